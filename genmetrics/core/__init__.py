@@ -1,0 +1,1 @@
+"""The nouns every part of genmetrics speaks in: Sample, Extractor, Metric, Result, Protocol."""

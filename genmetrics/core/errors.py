@@ -1,0 +1,52 @@
+"""The errors genmetrics raises. Each message is one line: what, where, the value found, the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GenmetricsError(Exception):
+    """Base of everything genmetrics raises on purpose."""
+
+
+class InputError(GenmetricsError, ValueError):
+    """Something the user passed cannot be used: a file, a tensor, an option."""
+
+
+class UsageError(InputError):
+    """An option, metric id or combination of options that does not exist or does not fit."""
+
+
+class PairingError(InputError):
+    """Images that should belong together do not: a missing partner, another size."""
+
+
+class TooFewSamplesError(InputError):
+    """A metric needs more samples than there are."""
+
+
+class ProtocolMismatchError(InputError):
+    """Two numbers or statistics made by different protocols were about to be mixed."""
+
+
+class FeatureError(GenmetricsError):
+    """A model gave features that cannot be right: not finite, or all zero."""
+
+
+class WeightsError(GenmetricsError):
+    """Weights are missing, damaged or unreachable."""
+
+
+class MissingExtraError(GenmetricsError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, what: str, package: str, extra: str | None = None) -> None:
+        target = f'"genmetrics[{extra}]"' if extra else package
+        super().__init__(f"{what} needs the package {package}: run `pip install {target}`")
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
+    close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

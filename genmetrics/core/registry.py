@@ -1,0 +1,164 @@
+"""The registry of metrics: ids, variants, options."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from genmetrics.core.errors import UsageError, did_you_mean
+from genmetrics.core.metric import Metric
+
+M = TypeVar("M", bound=type[Metric])
+
+_METRICS: dict[str, type[Metric]] = {}
+_NOT_OPTIONS = ("self", "device", "weights", "reference")  # set by the run, not a metric's option
+
+
+class Request(NamedTuple):
+    """A metric asked for by name: ``fid@clean:key=value``."""
+
+    metric: type[Metric]
+    variant: str | None
+    options: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Full id, such as ``"fid@clean"``."""
+        return full_id(self.metric, self.variant)
+
+    @property
+    def name(self) -> str:
+        """Full id with the options, which tells two requests for one metric apart."""
+        return ":".join([self.id, *(f"{key}={value}" for key, value in self.options.items())])
+
+
+def register(metric: M) -> M:
+    """Class decorator: make a metric known by its ``id``."""
+    known = _METRICS.setdefault(metric.id, metric)
+    if known is not metric:
+        raise UsageError(
+            f"metric id {metric.id!r} is taken by {known.__module__}; choose another id"
+        )
+    return metric
+
+
+def registered() -> dict[str, type[Metric]]:
+    """Return id to class of every metric, in alphabetical order."""
+    return dict(sorted(_METRICS.items()))
+
+
+def full_id(metric: type[Metric], variant: str | None) -> str:
+    """Join id and variant."""
+    return metric.id if variant is None else f"{metric.id}@{variant}"
+
+
+def find(name: str) -> tuple[type[Metric], str | None]:
+    """Resolve ``"fid"`` or ``"fid@tf1"`` to the class and its variant.
+
+    Raises:
+        UsageError: No such id or variant; the message suggests the closest.
+    """
+    base, _, variant = name.partition("@")
+    metric = _METRICS.get(base)
+    if metric is None:
+        known = list(_METRICS) + [full_id(m, v) for m in _METRICS.values() for v in m.variants]
+        raise UsageError(
+            f"unknown metric {name!r}{did_you_mean(name, known)}; see `genmetrics list`"
+        )
+    if not variant:
+        return metric, metric.default_variant
+    if variant not in metric.variants:
+        listed = ", ".join(full_id(metric, v) for v in metric.variants) or base
+        raise UsageError(
+            f"metric {base!r} has no variant {variant!r}{did_you_mean(variant, metric.variants)};"
+            f" there is {listed}"
+        )
+    return metric, variant
+
+
+def options_of(metric: type[Metric]) -> dict[str, inspect.Parameter]:
+    """Return the options of a metric: its constructor's parameters a user may set by name."""
+    skip = (*_NOT_OPTIONS, metric.variant_option) if metric.variants else _NOT_OPTIONS
+    return {
+        name: parameter
+        for name, parameter in inspect.signature(metric.__init__).parameters.items()
+        if name not in skip
+    }
+
+
+def parse(texts: Iterable[str]) -> list[Request]:
+    """Read ``-m`` arguments: ids by comma, each ``ID[:key=value,...]``; doubles are dropped.
+
+    Raises:
+        UsageError: Unknown metric, variant or option, or a value of the wrong kind.
+    """
+    pieces: list[list[str]] = []
+    for text in texts:
+        fresh = True
+        for piece in filter(None, (part.strip() for part in text.split(","))):
+            head, separator, _ = piece.partition("=")
+            continues = separator and ":" not in head and not fresh
+            if continues:
+                pieces[-1].append(piece)
+            else:
+                name, _, option = piece.partition(":")
+                pieces.append([name, option] if option else [name])
+            fresh = False
+    requests: dict[str, Request] = {}
+    for name, *given in pieces:
+        metric, variant = find(name)
+        request = Request(metric, variant, dict(_option(metric, text) for text in given))
+        requests.setdefault(request.name, request)
+    return list(requests.values())
+
+
+def create(request: Request, *, device: str = "auto", weights: Any = None) -> Metric:
+    """Build a metric. ``weights`` (id to path) reaches those that take weights."""
+    arguments: dict[str, Any] = dict(request.options)
+    if request.variant is not None:
+        arguments[request.metric.variant_option] = request.variant
+    parameters = inspect.signature(request.metric.__init__).parameters
+    if weights and "weights" in parameters:
+        arguments["weights"] = weights
+    return request.metric(device=device, **arguments)  # type: ignore[call-arg]
+
+
+def _option(metric: type[Metric], text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    known = options_of(metric)
+    if not separator or name not in known:
+        listed = ", ".join(known) or "none"
+        raise UsageError(
+            f"metric {metric.id!r} has no option {name!r}{did_you_mean(name, known)};"
+            f" options: {listed}, as key=value"
+        )
+    hints = typing.get_type_hints(metric.__init__)
+    return name, _convert(f"{metric.id}:{name}", hints.get(name, str), value)
+
+
+def _convert(where: str, kind: Any, text: str) -> Any:
+    """Read an option's text as what the constructor's annotation says."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        choices = [str(choice) for choice in typing.get_args(kind)]
+        if text not in choices:
+            hint = did_you_mean(text, choices)
+            raise UsageError(f"{where}={text} is not one of {', '.join(choices)}{hint}")
+        return typing.get_args(kind)[choices.index(text)]
+    if origin in (types.UnionType, typing.Union):
+        if text.lower() == "none":
+            return None
+        return _convert(where, next(k for k in typing.get_args(kind) if k is not type(None)), text)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{where}={text} is not true or false")
+        return text.lower() == "true"
+    if kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            raise UsageError(f"{where}={text} is not {kind.__name__}") from None
+    return text

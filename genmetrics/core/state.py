@@ -1,0 +1,117 @@
+"""Feature rows keyed by sample id: the state of metrics, and how states merge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from genmetrics.core.errors import InputError
+from genmetrics.core.extractor import Features, concatenate, take
+from genmetrics.core.sample import Sample
+
+_AUTO = "#"  # ids that genmetrics gave itself; a merge renumbers them
+
+
+def natural_key(text: str) -> tuple[Any, ...]:
+    """Sort key in which ``r_2`` comes before ``r_10``; total, so equal keys mean equal texts."""
+    parts = re.split(r"(\d+)", text)
+    return (
+        tuple((1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)),
+        text,
+    )
+
+
+class FeatureRows:
+    """Samples and their features by role, in any order of arrival.
+
+    Reading them back sorts by sample id, so nothing depends on who added what when.
+    """
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+        self._pieces: dict[str, list[Features]] = {}
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def next_ids(self, count: int) -> list[str]:
+        """Ids for samples that came without."""
+        start = sum(sample.id.startswith(_AUTO) for sample in self._samples)
+        return [f"{_AUTO}{start + i:09d}" for i in range(count)]
+
+    def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
+        """Add rows; ``features`` maps role to features of exactly these samples."""
+        if self._pieces and features.keys() != self._pieces.keys():
+            raise InputError(
+                f"features for {sorted(features)} given, expected {sorted(self._pieces)}"
+            )
+        for role, piece in features.items():
+            for name, rows in piece.items():
+                if len(rows) != len(samples):
+                    raise InputError(
+                        f"{len(rows)} rows of {role}.{name} for {len(samples)} samples"
+                    )
+            self._pieces.setdefault(role, []).append(piece)
+        self._samples.extend(samples)
+
+    def merge(self, other: FeatureRows) -> None:
+        """Add another rank's rows. An id that both hold is an error when the rows are read."""
+        if not len(other):
+            return
+        offset = len(self.next_ids(0)) + sum(s.id.startswith(_AUTO) for s in self._samples)
+        moved = [
+            replace(sample, id=f"{_AUTO}{int(sample.id[1:]) + offset:09d}")
+            if sample.id.startswith(_AUTO)
+            else sample
+            for sample in other._samples
+        ]
+        self.append(moved, {role: concatenate(p) for role, p in other._pieces.items()})
+
+    def ordered(self) -> tuple[list[Sample], dict[str, Features]]:
+        """Return samples and features in natural order of id.
+
+        Raises:
+            InputError: Two rows have the same id: a sample would count twice.
+        """
+        order = sorted(range(len(self)), key=lambda i: natural_key(self._samples[i].id))
+        samples = [self._samples[i] for i in order]
+        for before, after in zip(samples, samples[1:], strict=False):
+            if before.id == after.id:
+                raise InputError(
+                    f"sample id {after.id!r} was given twice; ids must be unique over all updates"
+                    " and ranks"
+                )
+        joined = {role: concatenate(pieces) for role, pieces in self._pieces.items()}
+        if order != list(range(len(order))):
+            joined = {role: take(features, order) for role, features in joined.items()}
+        return samples, joined
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain lists and arrays; what :meth:`load_state_dict` takes."""
+        return {
+            "samples": [
+                {"id": s.id, "prompt": s.prompt, "spec": s.spec} for s in self._samples
+            ],
+            "features": {
+                role: dict(concatenate(pieces)) for role, pieces in self._pieces.items()
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the rows by those of a :meth:`state_dict`."""
+        self.__init__()  # type: ignore[misc]
+        samples = [Sample(**fields) for fields in state["samples"]]
+        if samples:
+            self.append(samples, state["features"])
+
+
+def vectors(features: Features, output: str) -> np.ndarray:
+    """Return one output as a float array ``(n, d)``."""
+    rows = features[output]
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2:
+        raise InputError(f"output {output!r} does not hold vectors")
+    return rows

@@ -1,0 +1,20 @@
+"""One file a metric. Importing this package registers them all, without importing torch."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import entry_points
+
+from genmetrics.core.metric import Metric
+from genmetrics.core.registry import registered
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+for _entry in entry_points(group="genmetrics.metrics"):
+    importlib.import_module(_entry.value)
+
+
+def by_class_name() -> dict[str, type[Metric]]:
+    """Return class name to class of every registered metric."""
+    return {metric.__name__: metric for metric in registered().values()}
