@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
-    "evaluate": "genmetrics.run.evaluate",
+    "evaluate": "genmetrics.api",
     "Report": "genmetrics.run.evaluate",
     "load_image": "genmetrics.samples.image",
     "Metric": "genmetrics.core.metric",

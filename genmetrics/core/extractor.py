@@ -27,8 +27,8 @@ OutputKind = Literal["vector", "score", "record"]
 class ExtractorSpec(Protocol):
     """Which model, which preprocessing: everything that moves the features, and how to build it.
 
-    The planner recognises shared work by the fingerprint of this. A subclass adds its fields (weights
-    id and sha256, resize, normalisation, layer) and says what it reads and gives.
+    The planner recognises shared work by the fingerprint of this. A subclass adds its fields
+    (weights id and sha256, resize, normalisation, layer) and says what it reads and gives.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -41,7 +41,7 @@ class ExtractorSpec(Protocol):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise a one-line error if the extractor could not be built here (missing weights, extra)."""
+        """Raise a one-line error if the extractor cannot be built here: no weights, no extra."""
 
     @abstractmethod
     def build(self, device: str) -> Extractor:
@@ -56,7 +56,7 @@ class Extractor(ABC):
     """
 
     fixed_batch: ClassVar[bool] = True
-    """Give every forward the same batch shape, because kernels, and so last digits, follow shapes."""
+    """Give every forward one batch shape: kernels, and so last digits, follow shapes."""
 
     def __init__(self, spec: ExtractorSpec, device: str) -> None:
         self.spec = spec
@@ -139,8 +139,9 @@ def require_sound(spec: ExtractorSpec, features: Features, ids: Sequence[str]) -
 
 def in_bounds(values: np.ndarray, bounds: tuple[float | None, float | None]) -> bool:
     """Tell whether every value that is not NaN lies within the declared bounds."""
-    lo, hi = (-math.inf if bounds[0] is None else bounds[0]), (
-        math.inf if bounds[1] is None else bounds[1]
+    lo, hi = (
+        (-math.inf if bounds[0] is None else bounds[0]),
+        (math.inf if bounds[1] is None else bounds[1]),
     )
     known = values[~np.isnan(values)]
     return bool(np.all((known >= lo) & (known <= hi)))

@@ -33,8 +33,8 @@ LOOP_BATCH = 32
 class MetricProtocol(Protocol):
     """Every choice that moves the metric's number.
 
-    A field that holds an :class:`ExtractorSpec` is also the metric's request for that extractor: the
-    field's name is the role under which :meth:`Metric.update_features` receives the features.
+    A field that holds an :class:`ExtractorSpec` is also the metric's request for that extractor:
+    the field's name is the role under which :meth:`Metric.update_features` receives the features.
     """
 
     metric: str
@@ -47,7 +47,7 @@ class MetricProtocol(Protocol):
 class Metric(ABC):
     """One way to judge images. Features are extracted by the update, numbers made by compute.
 
-    The runner and the training loop share everything after the features: :meth:`update` extracts and
+    The runner and the training loop share everything after the features: ``update`` extracts and
     calls :meth:`update_features`; the runner reads features from its store and calls the same.
     ``compute`` never communicates; ranks combine by :meth:`merge`.
     """
@@ -55,8 +55,8 @@ class Metric(ABC):
     id: ClassVar[str]
     summary: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]]
-    """Sample fields the metric needs, such as ``("image", "prompt")``; ``"reference_set"`` asks for a
-    second set of images."""
+    """Sample fields the metric needs, such as ``("image", "prompt")``; ``"reference_set"`` asks for
+    a second set of images."""
     higher_is_better: ClassVar[bool]
     bounds: ClassVar[tuple[float | None, float | None]] = (None, None)
     unit: ClassVar[str] = ""
@@ -212,9 +212,7 @@ class Metric(ABC):
 
     def failed(self, error: GenmetricsError, *, n: int = 0, n_reference: int = 0) -> Result:
         """Return the result that stands for an error of this metric."""
-        return self._result(
-            None, n=n, n_reference=n_reference, status="failed", reason=str(error)
-        )
+        return self._result(None, n=n, n_reference=n_reference, status="failed", reason=str(error))
 
 
 def as_items(
@@ -244,8 +242,7 @@ def as_items(
         if len(column) != len(pictures):
             raise InputError(f"{len(column)} {name}s for {len(pictures)} images; pass one an image")
     return [
-        Item(**dict(zip(columns, row, strict=True)))
-        for row in zip(*columns.values(), strict=True)
+        Item(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
     ]
 
 

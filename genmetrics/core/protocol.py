@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 LOCAL: Mapping[str, bool] = {"local": True}
-"""``field(metadata=LOCAL)`` marks a field that moves no number (a path); fingerprints leave it out."""
+"""``field(metadata=LOCAL)`` marks a field that moves no number, such as a path."""
 
 
 def canonical_json(value: Any) -> str:

@@ -27,8 +27,8 @@ class Result:
         n: Generated samples that entered the value.
         n_reference: Reference samples, 0 for metrics without a reference set.
         higher_is_better: Direction.
-        per_sample: Sample id to value (set metrics: the influence of the sample on the value; failed
-            samples: NaN), or None.
+        per_sample: Sample id to value (set metrics: the influence of the sample on the value;
+            failed samples: NaN), or None.
         parts: Further named numbers of the same metric.
         protocol: Every choice that moved the number, as plain JSON values.
         fingerprint: ``"sha256:..."`` of ``protocol``.

@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
 
 
 class Media(Protocol):
-    """A picture that has not been decoded yet: a file, a member of an archive, a row of an array."""
+    """A picture not decoded yet: a file, a member of an archive, a row of an array."""
 
     @property
     def name(self) -> str:
@@ -31,6 +31,9 @@ class Media(Protocol):
 
     def digest(self) -> str:
         """Hex sha256 of the stored content; equal content has equal digests wherever it lies."""
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the upright image, read from the header alone."""
 
     def load(self) -> Decoded:
         """Decode. Raises :class:`~genmetrics.core.errors.InputError` that names the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,11 @@ class FeatureRows:
 
     def next_ids(self, count: int) -> list[str]:
         """Ids for samples that came without."""
-        start = sum(sample.id.startswith(_AUTO) for sample in self._samples)
+        start = self._auto_count()
         return [f"{_AUTO}{start + i:09d}" for i in range(count)]
+
+    def _auto_count(self) -> int:
+        return sum(sample.id.startswith(_AUTO) for sample in self._samples)
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
         """Add rows; ``features`` maps role to features of exactly these samples."""
@@ -62,7 +66,7 @@ class FeatureRows:
         """Add another rank's rows. An id that both hold is an error when the rows are read."""
         if not len(other):
             return
-        offset = len(self.next_ids(0)) + sum(s.id.startswith(_AUTO) for s in self._samples)
+        offset = self._auto_count()
         moved = [
             replace(sample, id=f"{_AUTO}{int(sample.id[1:]) + offset:09d}")
             if sample.id.startswith(_AUTO)
@@ -79,7 +83,7 @@ class FeatureRows:
         """
         order = sorted(range(len(self)), key=lambda i: natural_key(self._samples[i].id))
         samples = [self._samples[i] for i in order]
-        for before, after in zip(samples, samples[1:], strict=False):
+        for before, after in pairwise(samples):
             if before.id == after.id:
                 raise InputError(
                     f"sample id {after.id!r} was given twice; ids must be unique over all updates"
@@ -93,12 +97,8 @@ class FeatureRows:
     def state_dict(self) -> dict[str, Any]:
         """Plain lists and arrays; what :meth:`load_state_dict` takes."""
         return {
-            "samples": [
-                {"id": s.id, "prompt": s.prompt, "spec": s.spec} for s in self._samples
-            ],
-            "features": {
-                role: dict(concatenate(pieces)) for role, pieces in self._pieces.items()
-            },
+            "samples": [{"id": s.id, "prompt": s.prompt, "spec": s.spec} for s in self._samples],
+            "features": {role: dict(concatenate(pieces)) for role, pieces in self._pieces.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

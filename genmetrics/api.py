@@ -1,0 +1,108 @@
+"""The whole evaluation in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from genmetrics.core.metric import Metric
+from genmetrics.run.evaluate import Cache, Report, default_workers, run_plan
+from genmetrics.run.plan import Inputs, make_plan
+from genmetrics.run.progress import Progress
+
+
+def evaluate(
+    generated: str | Path,
+    reference: str | Path | None = None,
+    metrics: Sequence[str | Metric] = (),
+    *,
+    suite: str | Sequence[str] = (),
+    pair_with: str | Path | None = None,
+    pair_by: Literal["stem", "order"] = "stem",
+    masks: str | Path | None = None,
+    prompts: str | Path | None = None,
+    layout: str = "auto",
+    recursive: bool = False,
+    limit: int | None = None,
+    device: str = "auto",
+    batch_size: int | Literal["auto"] = "auto",
+    workers: int | None = None,
+    cache: Cache = None,
+    out: str | Path | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    allow_missing: bool = False,
+    allow_unverified_reference: bool = False,
+    seed: int | None = None,
+    weights: Mapping[str, str | Path] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Evaluate generated images: one decode, one pass an extractor, every metric.
+
+    Args:
+        generated: Folder, archive, manifest or npz of images.
+        reference: Reference set in the same forms, or a statistics file of ``stats build``.
+        metrics: Metric ids such as ``"fid@clean"`` or ``"kid@tf1:subsets=50"``, or Metric objects.
+        suite: Names of suites, such as ``"lite"``.
+        pair_with: Folder with the counterpart of each image, for psnr, ssim and their kin.
+        pair_by: Pair by file stem, or by natural order.
+        masks: Folder of masks, white where an image was allowed to change.
+        prompts: jsonl or csv with ``id`` (or ``file``) and ``prompt``.
+        layout: How ``generated`` is laid out.
+        recursive: Read sub-folders too.
+        limit: Use only the first images of each set, in natural order.
+        device: Where models run.
+        batch_size: Samples a forward pass.
+        workers: Decoding threads; None is one a core.
+        cache: Folder of the feature store; None is the default, False keeps nothing.
+        out: Folder for results.json, samples.jsonl and report.html.
+        on_error: ``"fail"`` lists every unusable file and stops; ``"skip"`` leaves them out.
+        allow_missing: Score what has a partner or prompt, and report what has none.
+        allow_unverified_reference: Accept a bare npz with mu and sigma.
+        seed: Replaces the seed of every metric that has one.
+        weights: Weight id to a local file that replaces the manifest's.
+        progress: Told how far the run is.
+
+    Returns:
+        The report; ``report["fid@clean"].value`` is a number.
+
+    Raises:
+        GenmetricsError: Bad input or usage, in one line, before anything was written.
+    """
+    inputs = Inputs(
+        generated=generated,
+        reference=reference,
+        pair_with=pair_with,
+        pair_by=pair_by,
+        masks=masks,
+        prompts=prompts,
+        layout=layout,
+        recursive=recursive,
+        limit=limit,
+        on_error=on_error,
+        allow_missing=allow_missing,
+        allow_unverified_reference=allow_unverified_reference,
+    )
+    plan = make_plan(
+        inputs,
+        metrics,
+        suites=[suite] if isinstance(suite, str) else suite,
+        device=device,
+        weights=weights,
+        seed=seed,
+        workers=default_workers() if workers is None else workers,
+    )
+    report = run_plan(
+        plan,
+        device=device,
+        batch_size=batch_size,
+        workers=workers,
+        cache=cache,
+        on_error=on_error,
+        progress=progress,
+    )
+    if out is not None:
+        from genmetrics.report.files import write_report
+
+        write_report(report, Path(out))
+    return report

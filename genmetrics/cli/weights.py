@@ -1,0 +1,140 @@
+"""``genmetrics weights``: what there is, get it, check it, where it lies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from genmetrics.weights.download import Progress
+
+app = typer.Typer(no_args_is_help=True, help="List, fetch and verify model weights.")
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, see `weights list`.")]
+
+
+@app.command("list")
+def list_weights(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show every weight file genmetrics knows, and whether it is here."""
+    from genmetrics import weights
+
+    rows = []
+    for entry in weights.entries().values():
+        path = weights.find_path(entry.id)
+        rows.append(
+            {
+                "id": entry.id,
+                "bytes": entry.bytes or None,
+                "licence": entry.licence,
+                "present": path is not None,
+                "path": None if path is None else str(path),
+                "kind": entry.kind,
+                "sha256": entry.sha256 or None,
+                "revision": entry.revision or None,
+                "used_for": entry.used_for,
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    cells = [["id", "MB", "licence", "here", "used for"]]
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f}" if isinstance(row["bytes"], int) else "-"
+        here = "yes" if row["present"] else "no"
+        cells.append([str(row["id"]), size, str(row["licence"]), here, str(row["used_for"])])
+    _print_table(cells)
+
+
+@app.command()
+def fetch(
+    ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Ids, or hub models as ORG/NAME[@REVISION]."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Fetch what is here again.")] = False,
+    accept_unpinned: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unpinned", help="Take files of unknown sha256 and record what came."
+        ),
+    ] = False,
+) -> None:
+    """Download weights, check them and print where they lie."""
+    from genmetrics import weights
+
+    for id in ids:
+        with _progress(id) as progress:
+            path = weights.fetch(
+                id, force=force, accept_unpinned=accept_unpinned, progress=progress
+            )
+        typer.echo(path)
+
+
+@app.command()
+def verify(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Default: all that are here.")
+    ] = None,
+) -> None:
+    """Read weights and compare them with their sha256; exit code 1 when any is not as it should."""
+    from genmetrics import weights
+
+    checks = [weights.verify(id) for id in ids or weights.entries()]
+    cells = [["id", "status", "detail"]]
+    for check in checks:
+        cells.append([check.id, check.status, _detail(check)])
+    _print_table(cells)
+    bad = {"damaged", "missing"} if ids else {"damaged"}
+    if any(check.status in bad for check in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def path(id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Print where verified weights lie."""
+    from genmetrics import weights
+
+    typer.echo(weights.require(id))
+
+
+def _detail(check: object) -> str:
+    from genmetrics.weights import Check
+
+    assert isinstance(check, Check)
+    if check.status == "missing":
+        return f"genmetrics weights fetch {check.id}"
+    if check.status == "damaged":
+        return f"{check.path}: found {check.found}, expected {check.expected}"
+    if check.status == "unpinned":
+        return f"{check.path}: found {check.found}, the manifest does not know this content"
+    return str(check.path)
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    """Print columns padded to their widest cell: whole ids, whatever the terminal's width."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo(line.rstrip())
+
+
+@contextmanager
+def _progress(id: str) -> Iterator[Progress | None]:
+    """Show a bar on stderr where somebody is looking."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+    columns = (*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(id, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -1,0 +1,146 @@
+"""Networks that cannot be trained, run with the caller's global settings left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from genmetrics.core.errors import WeightsError
+from genmetrics.extractors._model import Precision
+
+_DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+class Frozen(nn.Module):
+    """A network in evaluation mode without gradients, whatever a parent module asks.
+
+    Calling it moves the inputs to the device, runs the network in the declared precision and gives
+    its outputs as float32 arrays on the CPU. The network returns a mapping from name to tensor.
+    """
+
+    def __init__(self, network: nn.Module, device: str, precision: Precision) -> None:
+        super().__init__()
+        self.device, self.precision = torch.device(device), precision
+        self.network = network.to(device=self.device, dtype=_DTYPES[precision])
+        self.network.requires_grad_(False).eval()
+        self.training = False
+
+    def train(self, mode: bool = True) -> Self:
+        """Do nothing: batch norm and dropout must never see a training mode."""
+        return self
+
+    def forward(self, *inputs: Tensor) -> dict[str, np.ndarray]:
+        """Run the network."""
+        self.network.eval()  # `parent.apply(...)` reaches the network past `train` above
+        with numerics(self.device.type, self.precision), torch.inference_mode():
+            outputs = self.network(*(self._place(value) for value in inputs))
+            return {name: value.float().cpu().numpy() for name, value in outputs.items()}
+
+    def _place(self, value: Tensor) -> Tensor:
+        dtype = _DTYPES[self.precision] if value.is_floating_point() else value.dtype
+        return value.to(device=self.device, dtype=dtype)
+
+
+@contextmanager
+def numerics(device_type: str, precision: Precision) -> Iterator[None]:
+    """Set everything global that moves float32 arithmetic, and put it back afterwards.
+
+    Off: autocast, cuDNN autotuning (it picks kernels by their speed of the moment), and TF32 or
+    bfloat16 inside float32 products, unless the precision is ``"tf32"``.
+    """
+    cudnn = torch.backends.cudnn
+    with ExitStack() as stack:
+        stack.enter_context(_switched(cudnn, "benchmark", False))
+        for holder, name, plain, fast in _SWITCHES:
+            value = fast if precision == "tf32" and device_type == "cuda" else plain
+            stack.enter_context(_switched(holder, name, value))
+        stack.enter_context(torch.autocast(device_type, enabled=False))
+        yield
+
+
+@contextmanager
+def _switched(holder: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(holder, name)
+    if before == value:
+        yield
+        return
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        setattr(holder, name, before)
+
+
+def _switches() -> list[tuple[Any, str, Any, Any]]:
+    """List holder, attribute, exact value and TF32 value of each switch this torch has."""
+    backends = torch.backends
+    if not hasattr(backends.cudnn, "conv"):  # torch below 2.9
+        return [
+            (backends.cuda.matmul, "allow_tf32", False, True),
+            (backends.cudnn, "allow_tf32", False, True),
+        ]
+    name = "fp32_precision"
+    return [
+        (backends.cuda.matmul, name, "ieee", "tf32"),
+        (backends.cudnn.conv, name, "ieee", "tf32"),
+        (backends.mkldnn.matmul, name, "ieee", "ieee"),
+        (backends.mkldnn.conv, name, "ieee", "ieee"),
+    ]
+
+
+_SWITCHES = _switches()
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """Build a model: its random initialisation must not move the caller's random numbers.
+
+    The caller's default dtype and device do not reach the model either.
+    """
+    dtype = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+
+
+def load_strictly(network: nn.Module, state: Mapping[str, Tensor], where: str) -> None:
+    """Load a state dict whose keys and shapes fit exactly.
+
+    Raises:
+        WeightsError: Keys or shapes do not fit; names the first few.
+    """
+    own = network.state_dict()
+    require_keys(own.keys(), state.keys(), where)
+    for name, value in own.items():
+        if value.shape != state[name].shape:
+            raise WeightsError(
+                f"{where}: {name} has shape {tuple(state[name].shape)}, expected"
+                f" {tuple(value.shape)}; this is another network's file"
+            )
+    network.load_state_dict(dict(state), assign=True)
+
+
+def require_keys(expected: Any, found: Any, where: str) -> None:
+    """Raise :class:`WeightsError` unless both hold the same names; shows the first few."""
+    missing = [name for name in expected if name not in found]
+    unexpected = [name for name in found if name not in expected]
+    if missing or unexpected:
+        parts = [
+            f"{len(names)} {kind} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+            for kind, names in (("missing", missing), ("unexpected", unexpected))
+            if names
+        ]
+        raise WeightsError(f"{where}: keys {' and '.join(parts)}; this is another network's file")

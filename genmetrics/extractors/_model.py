@@ -1,0 +1,142 @@
+"""What every model-backed extractor shares. Imports no torch, so specs can be made without it."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakValueDictionary
+
+from genmetrics.core.errors import InputError, UsageError
+from genmetrics.core.extractor import Extractor, ExtractorSpec, Features
+from genmetrics.core.sample import Item
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+"""How a network computes. Features come back as float32 in every case."""
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+
+Weights = str | Path | Mapping[str, str | Path] | None
+"""What ``weights=`` takes: nothing, the path that replaces the file, or a mapping from id to path."""
+
+_BUILT: WeakValueDictionary[Hashable, Extractor] = WeakValueDictionary()
+
+
+def precision_on(device: str, precision: str) -> Precision:
+    """Return the precision a device really computes in.
+
+    A CPU has no float16 kernels worth the name and no TF32, so both become float32 there, with a
+    warning; bfloat16 works everywhere. Plan with the result, so that fingerprints say what happened.
+
+    Raises:
+        UsageError: No such precision.
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
+    if precision in ("fp16", "tf32") and not device.startswith("cuda"):
+        warnings.warn(
+            f"precision {precision} is not available on {device}; computing in fp32", stacklevel=2
+        )
+        return "fp32"
+    return precision  # type: ignore[return-value]
+
+
+def override_for(weights: Weights, *names: str) -> str | None:
+    """Pick the path that replaces the weights called by any of ``names``, if one was given."""
+    if isinstance(weights, Mapping):
+        return next((str(weights[name]) for name in names if name in weights), None)
+    return None if weights is None else str(weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(ExtractorSpec):
+    """A spec whose extractor is a torch network."""
+
+    weights: str
+    """Which weights: an id of the manifest, a hub id, or a model's name."""
+
+    sha256: str | None
+    """Hash of the weights; None while they are not there."""
+
+    precision: Precision = "fp32"
+    version: int = 1
+    """Raised whenever the same choices would give other features than before."""
+
+    def build(self, device: str) -> Extractor:
+        """Load the network onto ``device``, or share the one of this process that is still in use.
+
+        A precision that the device does not have is replaced (see :func:`precision_on`); the
+        extractor's ``spec`` says by what.
+        """
+        spec: Self = replace(self, precision=precision_on(device, self.precision))
+        key = (type(self), spec.fingerprint, device)
+        extractor = _BUILT.get(key)
+        if extractor is None:
+            extractor = _BUILT[key] = spec._build(device)
+        return extractor
+
+    @abstractmethod
+    def _build(self, device: str) -> Extractor:
+        """Load the network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSpec(ModelSpec):
+    """A spec that reads images: resize, then ``(levels / scale - mean) / std`` per channel."""
+
+    resize: str
+    """Name in :data:`genmetrics.extractors.resize.RESIZES`."""
+
+    size: int | None
+    """Side of the square input in pixels; None while the model that says so is not there."""
+
+    scale: float = 255.0
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class ImageExtractor(Extractor):
+    """A frozen network on single images."""
+
+    def __init__(self, spec: ImageSpec, device: str, network: nn.Module) -> None:
+        import torch
+
+        from genmetrics.extractors._frozen import Frozen
+        from genmetrics.extractors.resize import RESIZES
+
+        super().__init__(spec, device)
+        assert spec.size is not None  # known as soon as there is a network
+        self.network = Frozen(network, device, spec.precision)
+        self._resize, self._size, self._scale = RESIZES[spec.resize], spec.size, spec.scale
+        self._mean, self._std = (
+            torch.tensor(values, dtype=torch.float32, device="cpu").view(3, 1, 1)
+            for values in (spec.mean, spec.std)
+        )
+
+    def prepare(self, item: Item) -> Tensor:
+        """Resize and normalise, where the image lies; float32 ``(3, size, size)``."""
+        if item.image is None:
+            raise InputError(f"sample {item.id!r} has no image")
+        pixels = self._resize(item.image, self._size).div_(self._scale)
+        mean, std = self._mean.to(pixels.device), self._std.to(pixels.device)
+        return pixels.sub_(mean).div_(std)
+
+    def forward(self, prepared: Sequence[Any]) -> Features:
+        """Run the network on a batch of what :meth:`prepare` gave."""
+        features: Features = self.network(stack(prepared))
+        return features
+
+
+def stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack tensors that may lie on different devices."""
+    import torch
+
+    if len({tensor.device for tensor in tensors}) > 1:
+        tensors = [tensor.cpu() for tensor in tensors]
+    return torch.stack(list(tensors))

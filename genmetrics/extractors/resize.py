@@ -1,0 +1,138 @@
+"""Published ways to bring an image to a network's square input.
+
+Each takes one uint8 image ``(3, H, W)`` and the side of the square, and gives float32 levels
+``(3, size, size)`` in 0..255. Those named after a protocol compute on the image's device; the ones
+whose convention is Pillow on bytes run Pillow itself, and so give its bytes exactly. Antialiasing is
+always passed, never left to a library's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def clean(image: Tensor, size: int) -> Tensor:
+    """Bicubic with antialiasing on floats, clipped to 0..255, not rounded (Parmar et al., 2022).
+
+    Equals Pillow's resize of mode ``"F"``, as clean-fid calls it, to 0.003 of a level.
+    """
+    return _interpolate(image, size, mode="bicubic", antialias=True).clamp_(0, 255)
+
+
+def torchmetrics(image: Tensor, size: int) -> Tensor:
+    """Bilinear with antialiasing on floats: the default of torchmetrics' FID since 1.8."""
+    return _interpolate(image, size, mode="bilinear", antialias=True)
+
+
+def pytorch_fid(image: Tensor, size: int) -> Tensor:
+    """Bilinear with half-pixel centres and no antialiasing, as pytorch-fid does."""
+    return _interpolate(image, size, mode="bilinear", antialias=False)
+
+
+def tf1(image: Tensor, size: int) -> Tensor:
+    """Bilinear as TensorFlow 1 did it, which FID's first code, torch-fidelity and ADM share.
+
+    Output i reads the source at ``i * in / out`` (no half-pixel shift), between ``lo = floor`` and
+    ``min(lo + 1, in - 1)``; no antialiasing.
+    """
+    rows = _tf1_axis(image, 1, size)
+    return _tf1_axis(rows, 2, size)
+
+
+def short_side_crop(image: Tensor, size: int) -> Tensor:
+    """Short side to ``size`` by Pillow bicubic, then the centre: CLIP's published transform.
+
+    The long side is ``int(size * long / short)`` and the crop starts at half the surplus rounded
+    half to even, as in torchvision. Bit-equal to its ``Resize`` and ``CenterCrop`` on Pillow images.
+    """
+    return _short_side_crop(image, size, lambda surplus: round(surplus / 2))
+
+
+def short_side_crop_floor(image: Tensor, size: int) -> Tensor:
+    """:func:`short_side_crop` with half the surplus rounded down, as transformers' processors do."""
+    return _short_side_crop(image, size, lambda surplus: surplus // 2)
+
+
+def square_crop(image: Tensor, size: int) -> Tensor:
+    """The largest centred square (start: half the surplus, rounded down), by Pillow bicubic.
+
+    The transform of the public CMMD code (Jayasumana et al., 2024).
+    """
+    _, height, width = image.shape
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return squash(image[:, top : top + side, left : left + side], size)
+
+
+def squash(image: Tensor, size: int) -> Tensor:
+    """Whatever the shape, to the square by Pillow bicubic: dgm-eval's transform before DINOv2."""
+    return _from_pil(_bicubic(_to_pil(image), size, size))
+
+
+RESIZES: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "clean": clean,
+    "tf1": tf1,
+    "pytorch-fid": pytorch_fid,
+    "torchmetrics": torchmetrics,
+    "short_side_crop": short_side_crop,
+    "short_side_crop_floor": short_side_crop_floor,
+    "square_crop": square_crop,
+    "squash": squash,
+}
+
+
+def _interpolate(image: Tensor, size: int, *, mode: str, antialias: bool) -> Tensor:
+    # Decoders give height x width x 3; interpolating that layout takes three times as long.
+    levels = image.to(torch.float32, memory_format=torch.contiguous_format)[None]
+    return interpolate(
+        levels, size=(size, size), mode=mode, align_corners=False, antialias=antialias
+    )[0]
+
+
+def _tf1_axis(image: Tensor, axis: int, size: int) -> Tensor:
+    length = image.shape[axis]
+    where = torch.arange(size, dtype=torch.float32, device=image.device) * (length / size)
+    lo = where.floor().to(torch.int64).clamp_(max=length - 1)
+    hi = (lo + 1).clamp_(max=length - 1)
+    weight = (where - lo).view(-1, 1) if axis == 1 else where - lo
+    below = image.index_select(axis, lo).to(torch.float32)
+    above = image.index_select(axis, hi).to(torch.float32)
+    return below.add_((above - below).mul_(weight))
+
+
+def _short_side_crop(image: Tensor, size: int, start: Callable[[int], int]) -> Tensor:
+    _, height, width = image.shape
+    short, long = min(height, width), max(height, width)
+    longer = int(size * long / short)
+    picture = _to_pil(image)
+    if height < width:
+        resized, left, top = _bicubic(picture, longer, size), start(longer - size), 0
+    else:
+        resized, left, top = _bicubic(picture, size, longer), 0, start(longer - size)
+    return _from_pil(resized.crop((left, top, left + size, top + size)))
+
+
+def _bicubic(picture: Image, width: int, height: int) -> Image:
+    from PIL.Image import Resampling
+
+    return picture.resize((width, height), resample=Resampling.BICUBIC)
+
+
+def _to_pil(image: Tensor) -> Image:
+    from PIL import Image
+
+    return Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).cpu().numpy()))
+
+
+def _from_pil(picture: Image) -> Tensor:
+    levels = torch.from_numpy(np.asarray(picture).transpose(2, 0, 1).astype(np.float32, order="C"))
+    return levels

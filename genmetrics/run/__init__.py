@@ -1,0 +1,1 @@
+"""Runs: plan, extract everywhere, decide in one place."""

@@ -1,0 +1,227 @@
+"""Evaluation: plan, extract, decide."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import nan
+from pathlib import Path
+from typing import Any, Literal
+
+from genmetrics.core.device import resolve_device
+from genmetrics.core.errors import GenmetricsError, UsageError
+from genmetrics.core.extractor import ExtractorSpec, Features
+from genmetrics.core.metric import Metric
+from genmetrics.core.result import Result
+from genmetrics.core.sample import Sample
+from genmetrics.run.extract import (
+    CONVERSIONS,
+    Extraction,
+    Failure,
+    Side,
+    count_conversions,
+    extract,
+)
+from genmetrics.run.plan import Plan, without
+from genmetrics.run.progress import Progress, Silent
+from genmetrics.run.store import FeatureStore
+
+BATCH = 32
+"""Batch size of ``"auto"``: beyond it no backbone gets faster on a CPU."""
+
+Cache = str | Path | Literal[False] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a run found: ``report["fid@clean"]``, or ``report["fid"]``, is a Result."""
+
+    results: Mapping[str, Result]
+    inputs: Mapping[str, Mapping[str, Any]]
+    samples: tuple[Sample, ...]
+    """Generated samples in natural order of id, those that failed included."""
+    failures: tuple[Failure, ...] = ()
+    missing: tuple[str, ...] = ()
+    conversions: Mapping[str, int] = field(default_factory=dict)
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    created: str = ""
+
+    def __getitem__(self, name: str) -> Result:
+        if name in self.results:
+            return self.results[name]
+        close = [key for key in self.results if key.split(":")[0].split("@")[0] == name]
+        if len(close) == 1:
+            return self.results[close[0]]
+        raise KeyError(f"{name!r} is not in this report, which has {', '.join(self.results)}")
+
+    @property
+    def ok(self) -> bool:
+        """Whether every metric has a value and no sample was skipped."""
+        return not self.failures and all(r.status == "ok" for r in self.results.values())
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    device: str = "auto",
+    batch_size: int | Literal["auto"] = "auto",
+    workers: int | None = None,
+    cache: Cache = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    progress: Progress | None = None,
+) -> Report:
+    """Extract what the plan's metrics ask for and compute them all.
+
+    Args:
+        plan: From :func:`genmetrics.run.plan.make_plan`.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
+        batch_size: Samples a forward pass; ``"auto"`` is 32.
+        workers: Decoding threads; None is one a core.
+        cache: Folder of the feature store; None is the default one, False keeps nothing.
+        on_error: Whether an unusable sample stops the run or is left out and named.
+        progress: Told how far the run is.
+    """
+    started = time.monotonic()
+    device = resolve_device(device)
+    size = BATCH if batch_size == "auto" else batch_size
+    if size < 1:
+        raise UsageError(f"batch size is {size}; it must be 1 or more")
+    workers = default_workers() if workers is None else workers
+    samples = _all_samples(plan)
+    with open_store(cache) as store:
+        extraction = extract(
+            plan.jobs(),
+            store,
+            device=device,
+            batch_size=size,
+            workers=workers,
+            on_error=on_error,
+            progress=progress or Silent(),
+        )
+        plan = without(plan, list(extraction.failures.values()))
+        reader = _Reader(store)
+        results = {name: _decide(plan, metric, reader) for name, metric in plan.metrics.items()}
+        conversions = reader.conversions(plan)
+    seconds = time.monotonic() - started
+    return Report(
+        results=results,
+        inputs=_describe_inputs(plan),
+        samples=tuple(samples),
+        failures=tuple(plan.failures),
+        missing=tuple(plan.missing),
+        conversions=conversions,
+        runtime=_describe_runtime(extraction, plan, device, size, workers, seconds),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def default_workers() -> int:
+    """One decoding thread a core this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only; macOS and Windows count all cores
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def open_store(cache: Cache) -> Iterator[FeatureStore]:
+    """Open the feature store; without a cache it lives only as long as the run."""
+    if cache is False:
+        with tempfile.TemporaryDirectory(prefix="genmetrics-") as folder:
+            yield FeatureStore(folder)
+        return
+    if cache is None:
+        from genmetrics.weights import home
+
+        cache = home() / "features"
+    yield FeatureStore(cache)
+
+
+class _Reader:
+    """Reads features of a side once, whatever the number of metrics that use them."""
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+        self._known: dict[tuple[str, Side], Features] = {}
+
+    def read(self, spec: ExtractorSpec, side: Side, samples: list[Sample]) -> Features:
+        key = (spec.fingerprint, side)
+        if key not in self._known:
+            digests = [sample.digest(spec.inputs) for sample in samples]
+            self._known[key] = self.store.read(spec, digests)
+        return self._known[key]
+
+    def conversions(self, plan: Plan) -> dict[str, int]:
+        """Count conversions over all decoded samples, each once."""
+        names: dict[tuple[Side, str], set[str]] = {}
+        for (_, side), features in self._known.items():
+            rows = features[CONVERSIONS]
+            for sample, row in zip(plan.sides[side].samples, rows, strict=True):
+                names.setdefault((side, sample.id), set()).update(row)
+        return dict(sorted(count_conversions(sorted(row) for row in names.values()).items()))
+
+
+def _decide(plan: Plan, metric: Metric, reader: _Reader) -> Result:
+    """Give a metric its features in natural order of id and compute."""
+    counts = {side: len(found.samples) for side, found in plan.sides.items()}
+    sides: tuple[Side, ...] = ("generated",)
+    if plan.reads_reference(metric):
+        sides = ("reference", "generated")
+    try:
+        for side in sides:
+            samples = plan.sides[side].samples
+            if not samples:
+                raise UsageError(f"no {side} image is left; see what was skipped")
+            features = {
+                role: reader.read(spec, side, samples) for role, spec in metric.extractors.items()
+            }
+            metric.update_features(samples, features, real=side == "reference")
+        result = metric.compute()
+    except GenmetricsError as error:
+        return metric.failed(error, n=counts["generated"], n_reference=counts.get("reference", 0))
+    failed = [f.who.sample.id for f in plan.failures if f.who.side == "generated"]
+    if failed and result.per_sample is not None:
+        result = replace(result, per_sample={**result.per_sample, **dict.fromkeys(failed, nan)})
+    return result
+
+
+def _all_samples(plan: Plan) -> list[Sample]:
+    from genmetrics.core.state import natural_key
+
+    failed = [f.who.sample for f in plan.failures if f.who.side == "generated"]
+    return sorted([*plan.sides["generated"].samples, *failed], key=lambda s: natural_key(s.id))
+
+
+def _describe_inputs(plan: Plan) -> dict[str, dict[str, Any]]:
+    described: dict[str, dict[str, Any]] = {
+        side: {"path": found.path, "n": len(found.samples), "digest": found.digest}
+        for side, found in plan.sides.items()
+    }
+    if plan.statistics is not None:
+        described["reference"] = {
+            "path": plan.statistics.source,
+            "n": max((entry.n for entry in plan.statistics.entries), default=0),
+            "digest": plan.statistics.digest,
+        }
+    return dict(sorted(described.items()))
+
+
+def _describe_runtime(
+    extraction: Extraction, plan: Plan, device: str, size: int, workers: int, seconds: float
+) -> dict[str, Any]:
+    images = sum(len(found.samples) for found in plan.sides.values())
+    return {
+        "device": device,
+        "precision": "fp32",
+        "processes": 1,
+        "batch_size": size,
+        "workers": workers,
+        "features_computed": extraction.computed,
+        "features_reused": extraction.reused,
+        "seconds": round(seconds, 3),
+        "images_per_second": round(images / seconds, 3) if seconds > 0 else None,
+    }

@@ -1,0 +1,285 @@
+"""The plan: everything a run needs, validated before a model loads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from genmetrics.core.errors import GenmetricsError, TooFewSamplesError, UsageError
+from genmetrics.core.metric import Metric
+from genmetrics.core.registry import Request, create, parse
+from genmetrics.core.sample import Sample
+from genmetrics.metrics.base import SetMetric
+from genmetrics.run.extract import Failure, Job, OnError, Side, Who, describe_failures
+from genmetrics.run.suites import suite
+from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
+
+Metrics = Sequence[str | Metric]
+
+# What to pass so that a metric's input is there.
+_SOURCES = {
+    "prompt": ("prompts", "--prompts FILE (jsonl or csv with id and prompt)"),
+    "reference": ("pair_with", "--pair-with DIR"),
+    "reference_set": ("reference", "--ref DIR or a statistics file"),
+    "spec": ("layout", "a layout that carries it, such as --layout geneval"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Where the samples of a run come from; the arguments of ``evaluate`` that name data."""
+
+    generated: str | Path
+    reference: str | Path | None = None
+    pair_with: str | Path | None = None
+    pair_by: Literal["stem", "order"] = "stem"
+    masks: str | Path | None = None
+    prompts: str | Path | None = None
+    layout: str = "auto"
+    recursive: bool = False
+    limit: int | None = None
+    on_error: OnError = "fail"
+    allow_missing: bool = False
+    allow_unverified_reference: bool = False
+
+
+@dataclass
+class SideSet:
+    """The samples of one side, in natural order of id."""
+
+    path: str
+    samples: list[Sample]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the sorted content digests: equal sets have equal digests."""
+        digests = sorted(sample.digest(("image",)) for sample in self.samples)
+        return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+@dataclass
+class Plan:
+    """Validated inputs and metrics of a run."""
+
+    metrics: dict[str, Metric]
+    sides: dict[Side, SideSet]
+    statistics: Statistics | None = None
+    failures: list[Failure] = field(default_factory=list)
+    """Samples already known to be unusable; they are in no side."""
+    missing: list[str] = field(default_factory=list)
+    """Names without a partner, allowed by ``allow_missing``."""
+
+    def members(self, metric: Metric) -> list[Who]:
+        """Samples the metric must see, the reference side first."""
+        sides: tuple[Side, ...] = ("generated",)
+        if self.reads_reference(metric):
+            sides = ("reference", "generated")
+        return [Who(side, sample) for side in sides for sample in self.sides[side].samples]
+
+    def reads_reference(self, metric: Metric) -> bool:
+        """Whether the metric extracts features of a reference set in this run."""
+        return (
+            isinstance(metric, SetMetric)
+            and metric.needs_reference
+            and self.statistics is None
+            and "reference" in self.sides
+        )
+
+    def jobs(self) -> list[Job]:
+        """One job an extractor, however many metrics ask for it."""
+        members: dict[str, dict[tuple[Side, str], Who]] = {}
+        specs = {}
+        for metric in self.metrics.values():
+            for spec in metric.extractors.values():
+                specs.setdefault(spec.fingerprint, spec)
+                seen = members.setdefault(spec.fingerprint, {})
+                seen.update({who.place: who for who in self.members(metric)})
+        return [Job(specs[key], tuple(_ordered(members[key].values()))) for key in specs]
+
+
+def _ordered(members: Any) -> list[Who]:
+    """Reference first, each side in the order of its samples."""
+    listed = list(members)
+    return [who for side in ("reference", "generated") for who in listed if who.side == side]
+
+
+def make_plan(
+    inputs: Inputs,
+    metrics: Metrics = (),
+    *,
+    suites: Sequence[str] = (),
+    device: str = "auto",
+    weights: Mapping[str, str | Path] | None = None,
+    seed: int | None = None,
+    workers: int = 4,
+) -> Plan:
+    """Read every input, build every metric, and refuse what cannot work, before a model loads.
+
+    Raises:
+        GenmetricsError: One line that says what, where, the value found, and the fix.
+    """
+    built = build_metrics(metrics, suites=suites, device=device, weights=weights, seed=seed)
+    _require_sources(built, inputs)
+    statistics = None
+    sides: dict[Side, SideSet] = {}
+    missing: list[str] = []
+    sides["generated"] = _read_generated(inputs, missing)
+    if inputs.reference is not None:
+        path = Path(inputs.reference)
+        if is_statistics(path):
+            statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
+        else:
+            sides["reference"] = _read(path, inputs)
+    plan = Plan(built, sides, statistics, missing=missing)
+    for metric in built.values():
+        if statistics is not None and isinstance(metric, SetMetric) and metric.needs_reference:
+            metric.load_reference(statistics.entry(metric.spec))
+        for spec in metric.extractors.values():
+            spec.check()
+    _check_media(plan, inputs, workers)
+    _require_counts(plan)
+    return plan
+
+
+def build_metrics(
+    metrics: Metrics,
+    *,
+    suites: Sequence[str] = (),
+    device: str = "auto",
+    weights: Mapping[str, str | Path] | None = None,
+    seed: int | None = None,
+) -> dict[str, Metric]:
+    """Build metrics by name; each is keyed by its id, with its options where two share an id."""
+    import genmetrics.metrics  # noqa: F401  (registers them all)
+
+    names = [m for m in metrics if isinstance(m, str)]
+    requests = parse([*(name for each in suites for name in suite(each)), *names])
+    given = [m for m in metrics if isinstance(m, Metric)]
+    if not requests and not given:
+        raise UsageError("no metric asked for; pass -m ID or --suite NAME (see `genmetrics list`)")
+    if seed is not None:
+        requests = [_seeded(request, seed) for request in requests]
+    _require_used(requests, weights)
+    ids = [request.id for request in requests]
+    built = {
+        request.id if ids.count(request.id) == 1 else request.name: create(
+            request, device=device, weights=dict(weights or {})
+        )
+        for request in requests
+    }
+    for metric in given:
+        built.setdefault(metric.protocol.metric, metric)
+    return built
+
+
+def _seeded(request: Request, seed: int) -> Request:
+    from genmetrics.core.registry import options_of
+
+    if "seed" not in options_of(request.metric) or "seed" in request.options:
+        return request
+    return request._replace(options={**request.options, "seed": seed})
+
+
+def _require_used(requests: Sequence[Request], weights: Mapping[str, Any] | None) -> None:
+    """An override of unknown weights is a spelling mistake, not something to ignore."""
+    from genmetrics.weights import locate
+
+    for name in weights or {}:
+        locate(name)
+
+
+def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
+    for name, metric in metrics.items():
+        for needed in metric.inputs:
+            if needed not in _SOURCES:
+                continue
+            argument, flag = _SOURCES[needed]
+            if needed in ("prompt", "spec"):
+                continue  # a manifest or layout may carry them; checked when the samples are read
+            if getattr(inputs, argument) is None:
+                raise UsageError(f"{name} needs {needed.replace('_', ' ')}: pass {flag}")
+
+
+def _read(path: Path, inputs: Inputs) -> SideSet:
+    from genmetrics.samples.sources import read_samples
+
+    samples = read_samples(path, recursive=inputs.recursive, limit=inputs.limit)
+    return SideSet(str(path), samples)
+
+
+def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
+    from genmetrics.samples.attach import attach_masks, attach_pairs, attach_prompts
+    from genmetrics.samples.sources import read_samples
+
+    samples = read_samples(
+        Path(inputs.generated),
+        recursive=inputs.recursive,
+        layout=inputs.layout,
+        limit=inputs.limit,
+    )
+    allow = inputs.allow_missing
+    if inputs.prompts is not None:
+        samples, gone = attach_prompts(samples, Path(inputs.prompts), allow_missing=allow)
+        missing += gone
+    if inputs.pair_with is not None:
+        samples, gone = attach_pairs(
+            samples, Path(inputs.pair_with), by=inputs.pair_by, allow_missing=allow
+        )
+        missing += gone
+    if inputs.masks is not None:
+        samples, gone = attach_masks(samples, Path(inputs.masks), allow_missing=allow)
+        missing += gone
+    return SideSet(str(inputs.generated), samples)
+
+
+def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
+    """Open every header and hash every file; what fails is an error, or skipped and named."""
+    from genmetrics.samples.check import check_media
+
+    for side, found in plan.sides.items():
+        reasons = check_media(found.samples, workers=workers)
+        plan.failures += [
+            Failure(Who(side, sample), reasons[sample.id])
+            for sample in found.samples
+            if sample.id in reasons
+        ]
+        found.samples = [sample for sample in found.samples if sample.id not in reasons]
+    if plan.failures and inputs.on_error == "fail":
+        raise UsageError(describe_failures(plan.failures))
+
+
+def _require_counts(plan: Plan) -> None:
+    """Refuse too small sets and samples without what a metric reads, naming the first."""
+    for name, metric in plan.metrics.items():
+        samples = plan.sides["generated"].samples
+        for needed in ("prompt", "spec"):
+            lacking = [s.id for s in samples if getattr(s, needed) is None]
+            if needed in metric.inputs and lacking:
+                raise UsageError(
+                    f"{name} needs a {needed} for each image; {len(lacking)} of {len(samples)} have"
+                    f" none, first {lacking[0]!r}: pass {_SOURCES[needed][1]}"
+                )
+        counts = {"generated": len(samples)}
+        if plan.reads_reference(metric):
+            counts["reference"] = len(plan.sides["reference"].samples)
+        for side, count in counts.items():
+            if count < metric.minimum:
+                raise TooFewSamplesError(
+                    f"{name} has {count} {side} images, needs at least {metric.minimum}"
+                )
+
+
+def without(plan: Plan, failures: Sequence[Failure]) -> Plan:
+    """Return the plan without samples that turned out to be unusable."""
+    gone = {failure.who.place for failure in failures}
+    sides: dict[Side, SideSet] = {
+        side: replace(found, samples=[s for s in found.samples if (side, s.id) not in gone])
+        for side, found in plan.sides.items()
+    }
+    return replace(plan, sides=sides, failures=[*plan.failures, *failures])
+
+
+__all__ = ["GenmetricsError", "Inputs", "Plan", "SideSet", "build_metrics", "make_plan", "without"]

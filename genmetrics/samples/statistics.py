@@ -1,0 +1,167 @@
+"""Reference statistics on disk: arrays with the fingerprint of what made them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+
+from genmetrics.core.errors import InputError, ProtocolMismatchError
+from genmetrics.core.extractor import ExtractorSpec
+from genmetrics.core.files import write_atomic
+from genmetrics.core.protocol import canonical_json, differences, fingerprint_of
+
+SCHEMA = "genmetrics.statistics/1"
+SUFFIXES = (".safetensors", ".npz")
+
+
+class StatisticsEntry(NamedTuple):
+    """What one extractor found in a reference set.
+
+    ``arrays`` holds ``"OUTPUT.mean"`` and ``"OUTPUT.cov"`` (ddof 1), or ``"OUTPUT.features"`` with
+    one row an image. ``extractor`` is the extractor's protocol; None if it is not known.
+    """
+
+    extractor: Mapping[str, Any] | None
+    n: int
+    arrays: Mapping[str, np.ndarray]
+    source: str
+
+    @property
+    def verified(self) -> bool:
+        """Whether it is known what made the arrays."""
+        return self.extractor is not None
+
+
+class Statistics(NamedTuple):
+    """A statistics file: one entry an extractor."""
+
+    entries: tuple[StatisticsEntry, ...]
+    source: str
+    digest: str
+    """``"sha256:..."`` of the file."""
+
+    def entry(self, spec: ExtractorSpec) -> StatisticsEntry:
+        """Return the entry made by this extractor; an unverified one serves any.
+
+        Raises:
+            ProtocolMismatchError: None was; the message lists the fields that differ.
+        """
+        wanted = spec.to_dict()
+        for entry in self.entries:
+            if entry.extractor is None or entry.extractor == wanted:
+                return entry
+        unlike = min(
+            (differences(wanted, entry.extractor or {}) for entry in self.entries), key=len
+        )
+        raise ProtocolMismatchError(
+            f"{self.source} was made by another protocol: {'; '.join(unlike)} (this run against"
+            " the file); build it again with `genmetrics stats build`"
+        )
+
+
+def is_statistics(path: Path) -> bool:
+    """Tell a statistics file from a set of images by its name and keys."""
+    if path.suffix == ".safetensors":
+        return path.is_file()
+    return path.suffix == ".npz" and path.is_file() and "mu" in _npz_keys(path)
+
+
+def write_statistics(path: Path, entries: Sequence[StatisticsEntry]) -> None:
+    """Write entries atomically: a temporary name, fsync, rename."""
+    from safetensors.numpy import save
+
+    from genmetrics import __version__
+
+    described = []
+    arrays: dict[str, np.ndarray] = {}
+    for i, entry in enumerate(entries):
+        described.append(
+            {
+                "extractor": entry.extractor,
+                "fingerprint": fingerprint_of(entry.extractor),
+                "n": entry.n,
+                "arrays": sorted(entry.arrays),
+            }
+        )
+        for name, array in entry.arrays.items():
+            arrays[f"{i}.{name}"] = np.ascontiguousarray(array)
+    header = {"schema": SCHEMA, "genmetrics": __version__, "entries": described}
+    write_atomic(path, save(arrays, metadata={"genmetrics": canonical_json(header)}))
+
+
+def read_statistics(path: str | Path, *, allow_unverified: bool = False) -> Statistics:
+    """Read a statistics file.
+
+    Args:
+        path: A ``.safetensors`` file of ``stats build``, or another tool's ``.npz`` with ``mu`` and
+            ``sigma``.
+        allow_unverified: Accept such an npz, which does not say what made it.
+
+    Raises:
+        InputError: Missing, damaged, of another schema, or an npz without ``allow_unverified``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; pass a statistics file of `stats build`")
+    if path.suffix == ".npz":
+        return _read_npz(path, allow_unverified)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            header = json.loads((file.metadata() or {}).get("genmetrics", "null"))
+            if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+                raise InputError(
+                    f"{path} is not a statistics file of genmetrics (schema {SCHEMA}); make one"
+                    " with `genmetrics stats build`"
+                )
+            entries = tuple(
+                StatisticsEntry(
+                    extractor=described["extractor"],
+                    n=int(described["n"]),
+                    arrays={name: file.get_tensor(f"{i}.{name}") for name in described["arrays"]},
+                    source=str(path),
+                )
+                for i, described in enumerate(header["entries"])
+            )
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged ({error}); build it again") from error
+    return Statistics(entries, str(path), _digest(path))
+
+
+def _npz_keys(path: Path) -> list[str]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return list(file.files)
+    except (OSError, ValueError, BadZipFile):
+        return []
+
+
+def _read_npz(path: Path, allow_unverified: bool) -> Statistics:
+    if "mu" not in _npz_keys(path) or "sigma" not in _npz_keys(path):
+        raise InputError(f"{path} holds no mu and sigma; pass a statistics file")
+    if not allow_unverified:
+        raise InputError(
+            f"{path} does not say which protocol made it; pass --allow-unverified-ref to use it, or"
+            " make one with `genmetrics stats build`"
+        )
+    with np.load(path, allow_pickle=False) as file:
+        mean, cov = np.atleast_1d(file["mu"]), np.atleast_2d(file["sigma"])
+    if cov.shape != (len(mean), len(mean)):
+        raise InputError(f"{path} has mu of {mean.shape} and sigma of {cov.shape}; they must fit")
+    arrays = {"*.mean": mean.astype(np.float64), "*.cov": cov.astype(np.float64)}
+    entry = StatisticsEntry(None, 0, arrays, str(path))
+    return Statistics((entry,), str(path), _digest(path))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
