@@ -29,10 +29,6 @@ _PACKAGES = (
 )
 
 _VARIABLES = (
-    "GENMETRICS_HOME",
-    "GENMETRICS_WEIGHTS",
-    "GENMETRICS_MANIFEST",
-    "GENMETRICS_OFFLINE",
     "HF_HOME",
     "HF_HUB_CACHE",
     "HF_ENDPOINT",
@@ -91,7 +87,9 @@ def collect() -> dict[str, Any]:
             "model hub cache": str(hub_cache()),
         },
         "variables": {
-            name: _without_password(os.environ[name]) for name in _VARIABLES if name in os.environ
+            name: _without_password(value)
+            for name, value in sorted(os.environ.items())
+            if name in _VARIABLES or name.startswith("GENMETRICS_")
         },
     }
 

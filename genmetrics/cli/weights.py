@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from genmetrics.weights import Check
     from genmetrics.weights.download import Progress
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and verify model weights.")
-
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, see `weights list`.")]
 
 
 @app.command("list")
@@ -27,7 +26,7 @@ def list_weights(
 
     rows = []
     for entry in weights.entries().values():
-        path = weights.find_path(entry.id)
+        path = weights.path_of(entry.id)
         rows.append(
             {
                 "id": entry.id,
@@ -46,7 +45,7 @@ def list_weights(
         return
     cells = [["id", "MB", "licence", "here", "used for"]]
     for row in rows:
-        size = f"{row['bytes'] / 1e6:.1f}" if isinstance(row["bytes"], int) else "-"
+        size = f"{row['bytes'] / 1e6:.2f}" if isinstance(row["bytes"], int) else "-"
         here = "yes" if row["present"] else "no"
         cells.append([str(row["id"]), size, str(row["licence"]), here, str(row["used_for"])])
     _print_table(cells)
@@ -104,10 +103,7 @@ def path(id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     typer.echo(weights.require(id))
 
 
-def _detail(check: object) -> str:
-    from genmetrics.weights import Check
-
-    assert isinstance(check, Check)
+def _detail(check: Check) -> str:
     if check.status == "missing":
         return f"genmetrics weights fetch {check.id}"
     if check.status == "damaged":

@@ -83,7 +83,7 @@ def _switched(holder: Any, name: str, value: Any) -> Iterator[None]:
 
 def _switches() -> list[tuple[Any, str, Any, Any]]:
     """List holder, attribute, exact value and TF32 value of each switch this torch has."""
-    backends = torch.backends
+    backends: Any = torch.backends
     if not hasattr(backends.cudnn, "conv"):  # torch below 2.9
         return [
             (backends.cuda.matmul, "allow_tf32", False, True),
@@ -114,6 +114,19 @@ def building() -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(dtype)
+
+
+def fold_batch_norm(
+    kernel: Tensor, *, gain: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, epsilon: float
+) -> tuple[nn.Parameter, nn.Parameter]:
+    """Return weight and bias of a convolution that does what it and its batch norm did.
+
+    Computed in float64; the weight is channels-last, the layout in which CPUs and GPUs are fastest.
+    """
+    factor = gain.double() / torch.sqrt(variance.double() + epsilon)
+    weight = (kernel.double() * factor[:, None, None, None]).float()
+    weight = weight.contiguous(memory_format=torch.channels_last)
+    return nn.Parameter(weight), nn.Parameter((bias.double() - mean.double() * factor).float())
 
 
 def load_strictly(network: nn.Module, state: Mapping[str, Tensor], where: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from genmetrics.core.errors import WeightsError
-from genmetrics.extractors._frozen import require_keys
+from genmetrics.extractors._frozen import fold_batch_norm, require_keys
 
 _EPSILON = 1e-3
 _CLASSES = 1008
@@ -43,19 +43,16 @@ class Conv(nn.Module):
 
     def load(self, state: Mapping[str, Tensor], where: str) -> None:
         """Take weights from a state dict, with batch norm folded in."""
-        kernel = state[f"{self.name}.conv.weight"].double()
+        kernel = state[f"{self.name}.conv.weight"]
         if kernel.shape != self.conv.weight.shape:
             raise WeightsError(
                 f"{where}: {self.name}.conv.weight has shape {tuple(kernel.shape)}, expected"
                 f" {tuple(self.conv.weight.shape)}; this is another network's file"
             )
-        gain, bias, mean, variance = (
-            state[f"{self.name}.bn.{part}"].double() for part in _BATCH_NORM
+        gain, bias, mean, variance = (state[f"{self.name}.bn.{part}"] for part in _BATCH_NORM)
+        self.conv.weight, self.conv.bias = fold_batch_norm(
+            kernel, gain=gain, bias=bias, mean=mean, variance=variance, epsilon=_EPSILON
         )
-        factor = gain / torch.sqrt(variance + _EPSILON)
-        folded = (kernel * factor[:, None, None, None]).float()
-        self.conv.weight = nn.Parameter(folded.contiguous(memory_format=torch.channels_last))
-        self.conv.bias = nn.Parameter((bias - mean * factor).float())
 
     @property
     def keys(self) -> list[str]:

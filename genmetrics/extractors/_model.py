@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from genmetrics.core.errors import InputError, UsageError
@@ -23,7 +23,7 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
 
 Weights = str | Path | Mapping[str, str | Path] | None
-"""What ``weights=`` takes: nothing, the path that replaces the file, or a mapping from id to path."""
+"""What ``weights=`` takes: nothing, a path that replaces the file, or a mapping from id to path."""
 
 _BUILT: WeakValueDictionary[Hashable, Extractor] = WeakValueDictionary()
 
@@ -32,7 +32,7 @@ def precision_on(device: str, precision: str) -> Precision:
     """Return the precision a device really computes in.
 
     A CPU has no float16 kernels worth the name and no TF32, so both become float32 there, with a
-    warning; bfloat16 works everywhere. Plan with the result, so that fingerprints say what happened.
+    warning; bfloat16 works everywhere. Plan with the result: fingerprints then say what happened.
 
     Raises:
         UsageError: No such precision.
@@ -44,14 +44,56 @@ def precision_on(device: str, precision: str) -> Precision:
             f"precision {precision} is not available on {device}; computing in fp32", stacklevel=2
         )
         return "fp32"
-    return precision  # type: ignore[return-value]
+    return precision
 
 
-def override_for(weights: Weights, *names: str) -> str | None:
-    """Pick the path that replaces the weights called by any of ``names``, if one was given."""
-    if isinstance(weights, Mapping):
-        return next((str(weights[name]) for name in names if name in weights), None)
-    return None if weights is None else str(weights)
+def override_for(weights: Weights, name: str) -> str | None:
+    """Pick the path that replaces the weights called ``name``, if one was given."""
+    chosen = weights.get(name) if isinstance(weights, Mapping) else weights
+    return None if chosen is None else str(chosen)
+
+
+class Source(NamedTuple):
+    """A model that is a directory or file of its own.
+
+    ``name`` is a hub or manifest id, or ``"local"`` for a path: there ``sha256`` tells which.
+    ``load`` is what :func:`require_source` finds it by; ``path`` is None while it is not there.
+    """
+
+    name: str
+    load: str
+    sha256: str
+    path: Path | None
+
+
+def locate_source(model: str, weights: Weights) -> Source:
+    """Find a model by local path, hub id, ``id@revision`` or manifest id; loads nothing.
+
+    Raises:
+        WeightsError: A path that does not exist.
+        UsageError: Neither a path nor the form of an id.
+    """
+    from genmetrics.weights import entries, locate, locate_model
+
+    name = model.partition("@")[0]
+    if Path(model).expanduser().exists():
+        name = "local"
+    override = override_for(weights, name)
+    if override is None and model in entries():
+        found = locate(model)
+        return Source(name, model, found.sha256, found.path)
+    located = locate_model(override or model)
+    return Source(name, override or model, located.sha256, located.path)
+
+
+def require_source(load: str, needs: Sequence[str]) -> Path:
+    """Return the path of a model that is there and whole, else raise :class:`WeightsError`."""
+    from genmetrics.weights import entries, require, require_model
+
+    entry = entries().get(load)
+    if entry is not None and entry.kind != "hub":
+        return require(load)
+    return require_model(load, needs=needs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +103,8 @@ class ModelSpec(ExtractorSpec):
     weights: str
     """Which weights: an id of the manifest, a hub id, or a model's name."""
 
-    sha256: str | None
-    """Hash of the weights; None while they are not there."""
+    sha256: str
+    """Hash of the weights: the manifest's or the content's; empty while they are not there."""
 
     precision: Precision = "fp32"
     version: int = 1
@@ -74,7 +116,7 @@ class ModelSpec(ExtractorSpec):
         A precision that the device does not have is replaced (see :func:`precision_on`); the
         extractor's ``spec`` says by what.
         """
-        spec: Self = replace(self, precision=precision_on(device, self.precision))
+        spec = replace(self, precision=precision_on(device, self.precision))
         key = (type(self), spec.fingerprint, device)
         extractor = _BUILT.get(key)
         if extractor is None:

@@ -1,4 +1,4 @@
-"""Inception features for FID, KID, Inception Score and PRDC, under four published preprocessings."""
+"""Inception features for FID, KID, Inception Score and PRDC, in four published preprocessings."""
 
 from __future__ import annotations
 
@@ -79,11 +79,10 @@ class InceptionSpec(ImageSpec):
         if layer not in LAYERS:
             raise UsageError(f"Inception has no layer {layer!r}; there is {', '.join(LAYERS)}")
         scale, mean, std = PROTOCOLS[protocol]
-        path = override_for(weights, WEIGHTS)
         return cls(
             extractor="inception",
             weights=WEIGHTS,
-            sha256=locate(WEIGHTS, path).sha256,
+            sha256=locate(WEIGHTS, weights).sha256,
             resize=protocol,
             size=299,
             scale=scale,
@@ -91,7 +90,7 @@ class InceptionSpec(ImageSpec):
             std=(std,) * 3,
             layer=layer,
             precision=precision,
-            path=path,
+            path=override_for(weights, WEIGHTS),
         )
 
     @property

@@ -2,8 +2,8 @@
 
 Each takes one uint8 image ``(3, H, W)`` and the side of the square, and gives float32 levels
 ``(3, size, size)`` in 0..255. Those named after a protocol compute on the image's device; the ones
-whose convention is Pillow on bytes run Pillow itself, and so give its bytes exactly. Antialiasing is
-always passed, never left to a library's default.
+whose convention is Pillow on bytes run Pillow itself, and so give its bytes exactly. Antialiasing
+is always passed, never left to a library's default.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def short_side_crop(image: Tensor, size: int) -> Tensor:
     """Short side to ``size`` by Pillow bicubic, then the centre: CLIP's published transform.
 
     The long side is ``int(size * long / short)`` and the crop starts at half the surplus rounded
-    half to even, as in torchvision. Bit-equal to its ``Resize`` and ``CenterCrop`` on Pillow images.
+    half to even, as in torchvision. Bit-equal to its ``Resize`` and ``CenterCrop`` on pictures.
     """
     return _short_side_crop(image, size, lambda surplus: round(surplus / 2))
 
 
 def short_side_crop_floor(image: Tensor, size: int) -> Tensor:
-    """:func:`short_side_crop` with half the surplus rounded down, as transformers' processors do."""
+    """:func:`short_side_crop` with half the surplus rounded down, as in transformers."""
     return _short_side_crop(image, size, lambda surplus: surplus // 2)
 
 
@@ -78,6 +78,14 @@ def squash(image: Tensor, size: int) -> Tensor:
     return _from_pil(_bicubic(_to_pil(image), size, size))
 
 
+def timm_crop_875(image: Tensor, size: int) -> Tensor:
+    """:func:`short_side_crop` that keeps the central 7/8: timm's transform for ``crop_pct`` 0.875.
+
+    The short side becomes ``floor(size / 0.875)``.
+    """
+    return _short_side_crop(image, size, lambda surplus: round(surplus / 2), short=size * 8 // 7)
+
+
 RESIZES: dict[str, Callable[[Tensor, int], Tensor]] = {
     "clean": clean,
     "tf1": tf1,
@@ -85,6 +93,7 @@ RESIZES: dict[str, Callable[[Tensor, int], Tensor]] = {
     "torchmetrics": torchmetrics,
     "short_side_crop": short_side_crop,
     "short_side_crop_floor": short_side_crop_floor,
+    "timm_crop_875": timm_crop_875,
     "square_crop": square_crop,
     "squash": squash,
 }
@@ -109,16 +118,17 @@ def _tf1_axis(image: Tensor, axis: int, size: int) -> Tensor:
     return below.add_((above - below).mul_(weight))
 
 
-def _short_side_crop(image: Tensor, size: int, start: Callable[[int], int]) -> Tensor:
+def _short_side_crop(
+    image: Tensor, size: int, half: Callable[[int], int], *, short: int | None = None
+) -> Tensor:
+    """Resize the short side to ``short`` (default ``size``), then cut at ``half`` the surplus."""
     _, height, width = image.shape
-    short, long = min(height, width), max(height, width)
-    longer = int(size * long / short)
-    picture = _to_pil(image)
-    if height < width:
-        resized, left, top = _bicubic(picture, longer, size), start(longer - size), 0
-    else:
-        resized, left, top = _bicubic(picture, size, longer), 0, start(longer - size)
-    return _from_pil(resized.crop((left, top, left + size, top + size)))
+    short = short or size
+    longer = int(short * max(height, width) / min(height, width))
+    resized = (longer, short) if height < width else (short, longer)
+    left, top = half(resized[0] - size), half(resized[1] - size)
+    picture = _bicubic(_to_pil(image), *resized)
+    return _from_pil(picture.crop((left, top, left + size, top + size)))
 
 
 def _bicubic(picture: Image, width: int, height: int) -> Image:

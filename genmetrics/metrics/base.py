@@ -93,6 +93,7 @@ class SetMetric(RowsMetric):
         reference: str | Path | None = None,
     ) -> None:
         self.output = output
+        self._loaded: StatisticsEntry | None = None
         super().__init__(protocol, device=device)
         if reference is not None:
             from genmetrics.samples.statistics import read_statistics
@@ -133,8 +134,13 @@ class SetMetric(RowsMetric):
         self._update(as_items(images, ids=names, value_range=value_range), real=real)
 
     def reset(self) -> None:
-        """Forget both sides."""
+        """Forget every sample of both sides; statistics that were loaded stay."""
         super().reset()
+        self._reset_reference()
+        if self._loaded is not None:
+            self._use_reference(self._loaded)
+
+    def _reset_reference(self) -> None:
         self._reference = FeatureRows()
 
     def _side(self, real: bool) -> FeatureRows:
@@ -148,14 +154,25 @@ class SetMetric(RowsMetric):
         real: bool = False,
     ) -> None:
         """Keep the rows of one side; see :meth:`Metric.update_features`."""
-        if real and not self.needs_reference:
-            raise InputError(f"{self.protocol.metric} has no reference side; drop real=True")
+        if real:
+            self._accept_reference()
         rows = {self.output: vectors(features[self.role], self.output)}
         self._side(real).append(samples, {self.role: rows})
 
+    def _accept_reference(self) -> None:
+        """Refuse reference images where there is no reference side, or it is already fixed."""
+        if not self.needs_reference:
+            raise InputError(f"{self.protocol.metric} has no reference side; drop real=True")
+        if self._loaded is not None:
+            raise InputError(
+                f"{self.protocol.metric} already has its reference from {self._loaded.source};"
+                " drop real=True or reference="
+            )
+
     def _merge(self, other: Self) -> None:
         super()._merge(other)
-        self._reference.merge(other._reference)
+        if self._loaded is None:
+            self._reference.merge(other._reference)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything accumulated so far, as plain containers and arrays."""
@@ -176,7 +193,12 @@ class SetMetric(RowsMetric):
         }
 
     def load_reference(self, entry: StatisticsEntry) -> None:
-        """Use stored statistics as the reference side."""
+        """Use stored statistics as the reference side, also after every :meth:`reset`."""
+        self._reset_reference()
+        self._use_reference(entry)
+        self._loaded = entry
+
+    def _use_reference(self, entry: StatisticsEntry) -> None:
         key = f"{self.output}.features"
         if key not in entry.arrays:
             raise ProtocolMismatchError(
@@ -185,7 +207,6 @@ class SetMetric(RowsMetric):
             )
         rows = np.asarray(entry.arrays[key])
         samples = [Sample(id=f"ref/{i:09d}") for i in range(len(rows))]
-        self._reference = FeatureRows()
         self._reference.append(samples, {self.role: {self.output: rows}})
 
     # -- computing ---------------------------------------------------------------------------------
@@ -319,6 +340,10 @@ class SampleMetric(RowsMetric):
         """Group of each sample when the value is the unweighted mean of group means."""
         return None
 
+    def clusters(self, samples: Sequence[Sample]) -> list[str]:
+        """What each sample is drawn with: the interval takes samples of one prompt together."""
+        return [sample.prompt or sample.id for sample in samples]
+
     def _compute(self) -> Result:
         from genmetrics.stats import mean_interval
 
@@ -338,7 +363,7 @@ class SampleMetric(RowsMetric):
         if np.isinf(scores).any():
             # a mean over infinite decibels says nothing; they are counted apart
             parts["n_infinite"] = float(np.isinf(scores).sum())
-        common = {
+        common: dict[str, Any] = {
             "n": int((~np.isnan(scores)).sum()),
             "per_sample": dict(zip(ids, map(float, scores), strict=True)),
             "parts": parts,
@@ -346,12 +371,12 @@ class SampleMetric(RowsMetric):
         }
         if not finite.any():
             return self._without_mean(scores, common)
-        groups = self.groups(samples)
+        groups, clusters = self.groups(samples), self.clusters(samples)
         kept = [i for i in range(len(samples)) if finite[i]]
         value = group_mean(scores[finite], None if groups is None else [groups[i] for i in kept])
         interval = mean_interval(
             scores[finite],
-            clusters=[samples[i].prompt or samples[i].id for i in kept],
+            clusters=[clusters[i] for i in kept],
             groups=None if groups is None else [groups[i] for i in kept],
             level=LEVEL,
         )

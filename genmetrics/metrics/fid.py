@@ -69,9 +69,8 @@ class FrechetMetric(SetMetric):
         )
         super().__init__(protocol, output=chosen.output, device=device, reference=reference)
 
-    def reset(self) -> None:
-        """Forget both sides."""
-        super().reset()
+    def _reset_reference(self) -> None:
+        super()._reset_reference()
         # The reference side needs no rows: its mean and covariance are all the distance reads.
         self._moments: Moments | None = None
         self._reference_n = 0
@@ -88,6 +87,7 @@ class FrechetMetric(SetMetric):
         if not real:
             super().update_features(samples, features)
             return
+        self._accept_reference()
         from genmetrics.stats import Moments
 
         rows = vectors(features[self.role], self.output)
@@ -98,7 +98,7 @@ class FrechetMetric(SetMetric):
 
     def _merge(self, other: Self) -> None:
         super()._merge(other)
-        if other._moments is None:
+        if other._moments is None or self._loaded is not None:
             return
         if self._moments is None:
             from genmetrics.stats import Moments
@@ -132,8 +132,8 @@ class FrechetMetric(SetMetric):
             f"{self.output}.cov": np.asarray(self._moments.cov),
         }
 
-    def load_reference(self, entry: StatisticsEntry) -> None:
-        """Use stored statistics: moments, or the features they come from."""
+    def _use_reference(self, entry: StatisticsEntry) -> None:
+        """Take moments, or the features they come from."""
         from genmetrics.stats import Moments
 
         if f"{self.output}.features" in entry.arrays:
@@ -144,11 +144,12 @@ class FrechetMetric(SetMetric):
             name = self.output if entry.verified else "*"
             if f"{name}.mean" not in entry.arrays:
                 raise InputError(
-                    f"{entry.source} holds {', '.join(entry.arrays)}, not {name}.mean; build it with"
-                    f" `genmetrics stats build -m {self.protocol.metric}`"
+                    f"{entry.source} holds {', '.join(entry.arrays)}, not {name}.mean; build it"
+                    f" with `genmetrics stats build -m {self.protocol.metric}`"
                 )
             mean, cov = entry.arrays[f"{name}.mean"], entry.arrays[f"{name}.cov"]
-            self._moments = Moments.from_statistics(entry.n, mean, cov)
+            # a bare npz does not say its n: take a covariance of full rank
+            self._moments = Moments.from_statistics(entry.n or len(mean) + 1, mean, cov)
         self._reference_n = entry.n
         self._unverified = None if entry.verified else entry.source
 

@@ -25,7 +25,7 @@ class SSIM(PairMetric):
 
     Gaussian window of sigma 1.5 and 11 taps, population covariance, windows wholly inside the
     image (with a mask: that touch no masked pixel), each channel of RGB, then the mean. Negative
-    values are kept. Other tools pad the border, use uniform windows or luma, and give other numbers.
+    values are kept. Tools that pad the border, use uniform windows or luma give other numbers.
 
     Args:
         protocol: ``"wang"``.

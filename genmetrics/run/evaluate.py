@@ -61,8 +61,9 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every metric has a value and no sample was skipped."""
-        return not self.failures and all(r.status == "ok" for r in self.results.values())
+        """Whether every metric has a value and nothing was skipped or missing."""
+        complete = not self.failures and not self.missing
+        return complete and all(r.status == "ok" for r in self.results.values())
 
 
 def run_plan(
@@ -183,6 +184,9 @@ def _decide(plan: Plan, metric: Metric, reader: _Reader) -> Result:
         result = metric.compute()
     except GenmetricsError as error:
         return metric.failed(error, n=counts["generated"], n_reference=counts.get("reference", 0))
+    if plan.missing:
+        note = f"not comparable: {len(plan.missing)} names had no counterpart and were left out"
+        result = replace(result, warnings=(*result.warnings, note))
     failed = [f.who.sample.id for f in plan.failures if f.who.side == "generated"]
     if failed and result.per_sample is not None:
         result = replace(result, per_sample={**result.per_sample, **dict.fromkeys(failed, nan)})

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from genmetrics.core.errors import GenmetricsError, TooFewSamplesError, UsageError
+from genmetrics.core.errors import TooFewSamplesError, UsageError
+from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import Request, create, parse
 from genmetrics.core.sample import Sample
@@ -21,10 +22,10 @@ Metrics = Sequence[str | Metric]
 
 # What to pass so that a metric's input is there.
 _SOURCES = {
-    "prompt": ("prompts", "--prompts FILE (jsonl or csv with id and prompt)"),
-    "reference": ("pair_with", "--pair-with DIR"),
-    "reference_set": ("reference", "--ref DIR or a statistics file"),
-    "spec": ("layout", "a layout that carries it, such as --layout geneval"),
+    "prompt": "--prompts FILE (jsonl or csv with id and prompt)",
+    "reference": "--pair-with DIR",
+    "reference_set": "--ref DIR or a statistics file",
+    "spec": "a layout that carries it, such as --layout geneval",
 }
 
 
@@ -91,7 +92,7 @@ class Plan:
     def jobs(self) -> list[Job]:
         """One job an extractor, however many metrics ask for it."""
         members: dict[str, dict[tuple[Side, str], Who]] = {}
-        specs = {}
+        specs: dict[str, ExtractorSpec] = {}
         for metric in self.metrics.values():
             for spec in metric.extractors.values():
                 specs.setdefault(spec.fingerprint, spec)
@@ -194,13 +195,9 @@ def _require_used(requests: Sequence[Request], weights: Mapping[str, Any] | None
 def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
     for name, metric in metrics.items():
         for needed in metric.inputs:
-            if needed not in _SOURCES:
-                continue
-            argument, flag = _SOURCES[needed]
-            if needed in ("prompt", "spec"):
-                continue  # a manifest or layout may carry them; checked when the samples are read
-            if getattr(inputs, argument) is None:
-                raise UsageError(f"{name} needs {needed.replace('_', ' ')}: pass {flag}")
+            # a manifest or layout may carry the others; they are checked when it has been read
+            if needed == "reference_set" and inputs.reference is None:
+                raise UsageError(f"{name} needs a reference set: pass {_SOURCES[needed]}")
 
 
 def _read(path: Path, inputs: Inputs) -> SideSet:
@@ -211,32 +208,35 @@ def _read(path: Path, inputs: Inputs) -> SideSet:
 
 
 def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
+    """Read the generated side whole, join what belongs to it, and only then cut it to the limit."""
     from genmetrics.samples.attach import attach_masks, attach_pairs, attach_prompts
+    from genmetrics.samples.geneval import prompts_without_images
     from genmetrics.samples.sources import read_samples
 
-    samples = read_samples(
-        Path(inputs.generated),
-        recursive=inputs.recursive,
-        layout=inputs.layout,
-        limit=inputs.limit,
-    )
+    path = Path(inputs.generated)
     allow = inputs.allow_missing
+    samples = read_samples(
+        path, recursive=inputs.recursive, layout=inputs.layout, allow_missing=allow
+    )
+    if allow and path.is_dir():
+        missing += prompts_without_images(path)
     if inputs.prompts is not None:
-        samples, gone = attach_prompts(samples, Path(inputs.prompts), allow_missing=allow)
+        samples, gone = attach_prompts(samples, inputs.prompts, allow_missing=allow)
         missing += gone
     if inputs.pair_with is not None:
         samples, gone = attach_pairs(
-            samples, Path(inputs.pair_with), by=inputs.pair_by, allow_missing=allow
+            samples, inputs.pair_with, by=inputs.pair_by, allow_missing=allow
         )
         missing += gone
     if inputs.masks is not None:
-        samples, gone = attach_masks(samples, Path(inputs.masks), allow_missing=allow)
+        samples, gone = attach_masks(samples, inputs.masks, allow_missing=allow)
         missing += gone
-    return SideSet(str(inputs.generated), samples)
+    return SideSet(str(inputs.generated), samples[: inputs.limit])
 
 
 def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
     """Open every header and hash every file; what fails is an error, or skipped and named."""
+    from genmetrics.samples.attach import check_pair_sizes
     from genmetrics.samples.check import check_media
 
     for side, found in plan.sides.items():
@@ -249,18 +249,21 @@ def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
         found.samples = [sample for sample in found.samples if sample.id not in reasons]
     if plan.failures and inputs.on_error == "fail":
         raise UsageError(describe_failures(plan.failures))
+    if inputs.on_error == "fail":
+        # with "skip", a pair of two sizes is left out when it is decoded
+        check_pair_sizes(plan.sides["generated"].samples, workers=workers)
 
 
 def _require_counts(plan: Plan) -> None:
     """Refuse too small sets and samples without what a metric reads, naming the first."""
     for name, metric in plan.metrics.items():
         samples = plan.sides["generated"].samples
-        for needed in ("prompt", "spec"):
-            lacking = [s.id for s in samples if getattr(s, needed) is None]
+        for needed in ("prompt", "reference", "spec"):
+            lacking = [s.id for s in samples if not getattr(s, needed)]
             if needed in metric.inputs and lacking:
                 raise UsageError(
                     f"{name} needs a {needed} for each image; {len(lacking)} of {len(samples)} have"
-                    f" none, first {lacking[0]!r}: pass {_SOURCES[needed][1]}"
+                    f" none, first {lacking[0]!r}: pass {_SOURCES[needed]}"
                 )
         counts = {"generated": len(samples)}
         if plan.reads_reference(metric):
@@ -280,6 +283,3 @@ def without(plan: Plan, failures: Sequence[Failure]) -> Plan:
         for side, found in plan.sides.items()
     }
     return replace(plan, sides=sides, failures=[*plan.failures, *failures])
-
-
-__all__ = ["GenmetricsError", "Inputs", "Plan", "SideSet", "build_metrics", "make_plan", "without"]

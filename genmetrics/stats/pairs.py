@@ -110,8 +110,8 @@ def psnr(
 
     Examples:
         >>> white = np.full((3, 8, 8), 255, dtype=np.uint8)
-        >>> psnr(white, white - 16) == 20 * np.log10(255 / 16)
-        True
+        >>> round(psnr(white, white - 16), 4)
+        24.0484
     """
     error = mean_squared_error(
         image, reference, data_range=data_range, mask=mask, channel=channel
@@ -271,7 +271,7 @@ def _pair(
             f"the image is {x.dtype} and its reference {y.dtype}; give both as uint8 or as floats"
         )
     width = _range_of(x, data_range)
-    low, high = min(x.min(), y.min()), max(x.max(), y.max())
+    low, high = np.minimum(x.min(), y.min()), np.maximum(x.max(), y.max())
     if not float(high) - float(low) <= width * (1 + 1e-6):  # also catches NaN
         raise InputError(
             f"values reach from {low:g} to {high:g}, wider than data_range={width:g}; pass the"

@@ -10,7 +10,7 @@ tests), and the hub's own ``HF_HOME``, ``HF_HUB_CACHE``, ``HF_ENDPOINT``.
 """
 
 from genmetrics.weights.download import fetch
-from genmetrics.weights.files import Check, Located, Override, locate, require, verify
+from genmetrics.weights.files import Check, Located, Override, locate, path_of, require, verify
 from genmetrics.weights.manifest import Entry, entries
 from genmetrics.weights.models import LocatedModel, locate_model, require_model
 from genmetrics.weights.places import home, hub_cache, weights_dir
@@ -29,6 +29,7 @@ __all__ = [
     "load_state_dict",
     "locate",
     "locate_model",
+    "path_of",
     "require",
     "require_model",
     "verify",

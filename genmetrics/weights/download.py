@@ -24,8 +24,8 @@ from genmetrics.weights.manifest import Entry, find
 from genmetrics.weights.models import (
     WEIGHT_FILES,
     damaged_file,
+    find_model,
     lacking_files,
-    locate_model,
     needs_of,
     parse,
     require_model,
@@ -174,7 +174,7 @@ def _is_whole(entry: Entry, path: Path) -> bool:
 def _fetch_model(model: str, force: bool) -> Path:
     name, revision = parse(model)
     needs = needs_of(name) or (WEIGHT_FILES,)
-    path = locate_model(model).path
+    path = find_model(model).path
     damaged = path is not None and damaged_file(path) is not None
     if path is not None and not force and not damaged and not lacking_files(path, needs):
         return path

@@ -11,7 +11,14 @@ from typing import Literal, NamedTuple
 from genmetrics.core.errors import UsageError, WeightsError, did_you_mean
 from genmetrics.weights.checksum import sha256_of
 from genmetrics.weights.manifest import Entry, entries, find
-from genmetrics.weights.models import damaged_file, lacking_files, locate_model, require_model
+from genmetrics.weights.models import (
+    content_sha256,
+    damaged_file,
+    find_model,
+    lacking_files,
+    locate_model,
+    require_model,
+)
 from genmetrics.weights.places import torch_checkpoints, weights_dir
 
 Override = str | Path | Mapping[str, str | Path] | None
@@ -45,7 +52,7 @@ class Check(NamedTuple):
 
 
 def locate(id: str, override: Override = None) -> Located:
-    """Say which weights would be used, without loading or (for pinned files) reading them.
+    """Say which weights would be used. Files the manifest pins are not even read.
 
     Args:
         id: Id in the manifest.
@@ -64,7 +71,7 @@ def locate(id: str, override: Override = None) -> Located:
     if entry.kind == "hub":
         model = locate_model(id)
         return Located(id, model.sha256, model.path, entry.pinned)
-    path = next((path for path in candidates(entry) if path.is_file()), None)
+    path = path_of(id)
     sha256 = expected_sum(entry) or (sha256_of(path) if path else "")
     return Located(id, sha256, path, entry.pinned)
 
@@ -84,8 +91,7 @@ def require(id: str, override: Override = None) -> Path:
         return replacement
     if entry.kind == "hub":
         return require_model(id)
-    path = locate(id).path
-    fault = fault_of(entry)
+    path, fault = path_of(id), fault_of(entry)
     if path is None or fault:
         raise WeightsError(fault)
     return path
@@ -93,7 +99,7 @@ def require(id: str, override: Override = None) -> Path:
 
 def fault_of(entry: Entry) -> str:
     """Say why a file cannot be used and how to get it right, or ``""`` when it is whole."""
-    path = locate(entry.id).path
+    path = path_of(entry.id)
     if path is None:
         return f"weights {entry.id!r} ({entry.used_for}) are missing: {how_to_get(entry)}"
     found, expected = sha256_of(path), expected_sum(entry)
@@ -110,7 +116,7 @@ def verify(id: str) -> Check:
     entry = find(id)
     if entry.kind == "hub":
         return _verify_model(entry)
-    path, expected = locate(id).path, expected_sum(entry)
+    path, expected = path_of(id), expected_sum(entry)
     if path is None:
         return Check(id, "missing", None, expected=expected)
     found = sha256_of(path)
@@ -119,10 +125,10 @@ def verify(id: str) -> Check:
 
 
 def _verify_model(entry: Entry) -> Check:
-    model = locate_model(entry.id)
+    model = find_model(entry.id)
     if model.path is None:
         return Check(entry.id, "missing", None, expected=entry.revision)
-    found = model.revision or model.sha256
+    found = model.revision or content_sha256(model.path)
     broken = [model.path / name for name in lacking_files(model.path, entry.files)]
     broken += [file for file in (damaged_file(model.path),) if file]
     if broken:
@@ -132,7 +138,15 @@ def _verify_model(entry: Entry) -> Check:
     return Check(entry.id, status, model.path, found, entry.revision)
 
 
-def candidates(entry: Entry) -> list[Path]:
+def path_of(id: str) -> Path | None:
+    """Return where weights lie, whole or not, without reading them; None where they are missing."""
+    entry = find(id)
+    if entry.kind == "hub":
+        return find_model(id).path
+    return next((path for path in _candidates(entry) if path.is_file()), None)
+
+
+def _candidates(entry: Entry) -> list[Path]:
     """List the places where a file may lie, best first."""
     if entry.kind == "package":
         try:

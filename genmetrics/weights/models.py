@@ -57,18 +57,21 @@ def locate_model(model: str | Path) -> LocatedModel:
         WeightsError: A path that does not exist.
         UsageError: Neither a path nor the form of a hub id.
     """
+    found = find_model(model)
+    return found if found.path is None else found._replace(sha256=content_sha256(found.path))
+
+
+def find_model(model: str | Path) -> LocatedModel:
+    """Do what :func:`locate_model` does without reading the files: ``sha256`` stays empty."""
     local = Path(model).expanduser()
-    if local.exists():
-        path = local.resolve()
-        return LocatedModel(path.name, None, path, content_sha256(path))
+    if str(model) and local.exists():  # "" would be the current directory
+        return LocatedModel(local.resolve().name, None, local.resolve(), "")
     name, revision = parse(model)
     by_hand = weights_dir() / name
     if by_hand.is_dir() and "@" not in str(model):
-        return LocatedModel(name, None, by_hand, content_sha256(by_hand))
-    path_or_none = _snapshot(name, revision)
-    if path_or_none is None:
-        return LocatedModel(name, revision, None, "")
-    return LocatedModel(name, path_or_none.name, path_or_none, content_sha256(path_or_none))
+        return LocatedModel(name, None, by_hand, "")
+    snapshot = _snapshot(name, revision)
+    return LocatedModel(name, snapshot.name if snapshot else revision, snapshot, "")
 
 
 def require_model(model: str | Path, *, needs: Sequence[str] = ()) -> Path:
@@ -83,7 +86,7 @@ def require_model(model: str | Path, *, needs: Sequence[str] = ()) -> Path:
         WeightsError: The model, or one of its files, is missing or cut off; the line names the file
             and the command that fetches it.
     """
-    located = locate_model(model)
+    located = find_model(model)
     if located.path is None:
         raise WeightsError(_missing(located))
     if located.path.is_file():

@@ -39,7 +39,7 @@ def hub_cache() -> Path:
 
 
 def refuse_if_offline(fault: str) -> None:
-    """Raise :class:`WeightsError` when a switch forbids the network; ``fault`` says what is wrong."""
+    """Raise :class:`WeightsError` when a switch forbids the network; ``fault``: what is wrong."""
     for name in OFFLINE_SWITCHES:
         # Any value but a clear "no" forbids: whoever set the switch did not want traffic.
         if os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off"):

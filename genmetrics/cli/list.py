@@ -1,0 +1,93 @@
+"""``genmetrics list``: every metric and suite there is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from genmetrics.cli import options
+from genmetrics.cli.output import emit
+
+if TYPE_CHECKING:
+    from genmetrics.core.metric import Metric
+
+NEEDS = {
+    "image": "images",
+    "reference_set": "reference set (--ref)",
+    "reference": "counterparts (--pair-with)",
+    "prompt": "prompts (--prompts)",
+    "spec": "specs (--layout)",
+}
+"""Fields of a sample as the command line knows them."""
+
+
+def list_metrics(as_json: options.Json = False) -> None:
+    """List the metrics and suites there are."""
+    import genmetrics.metrics  # noqa: F401  (registers them all)
+    from genmetrics.core.registry import registered
+    from genmetrics.run.suites import SUITES
+
+    metrics = registered()
+    if as_json:
+        rows = [describe(metric) for metric in metrics.values()]
+        emit(f"{json.dumps({'metrics': rows, 'suites': SUITES}, indent=1)}\n")
+        return
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    indent = max(map(len, (*metrics, *SUITES))) + 2
+    lines = ["metrics (-m ID, show ID for the details)"]
+    for metric in metrics.values():
+        lines += _entry(metric, indent, width)
+    lines += ["", "suites (--suite NAME)"]
+    for name, ids in SUITES.items():
+        lines += _hang(name, ", ".join(ids), indent, width)
+    emit("\n".join(lines) + "\n")
+
+
+def describe(metric: type[Metric]) -> dict[str, Any]:
+    """Return the facts of a metric's class as JSON values."""
+    return {
+        "id": metric.id,
+        "summary": metric.summary,
+        "variants": list(metric.variants),
+        "default_variant": metric.default_variant,
+        "inputs": list(metric.inputs),
+        "higher_is_better": metric.higher_is_better,
+        "bounds": list(metric.bounds),
+        "minimum": metric.minimum,
+    }
+
+
+def needs(metric: type[Metric]) -> str:
+    """Say what a metric reads, and which flags bring it."""
+    return ", ".join(NEEDS.get(field, field) for field in metric.inputs)
+
+
+def direction(metric: type[Metric]) -> str:
+    """Say which way is better."""
+    return "higher is better" if metric.higher_is_better else "lower is better"
+
+
+def _entry(metric: type[Metric], indent: int, width: int) -> Iterator[str]:
+    from genmetrics.core.registry import full_id
+
+    yield from _hang(metric.id, metric.summary, indent, width)
+    if metric.variants:
+        names = [
+            full_id(metric, v) + (" (default)" if v == metric.default_variant else "")
+            for v in metric.variants
+        ]
+        yield from _hang("", ", ".join(names), indent, width)
+    yield from _hang("", f"{direction(metric)}; needs {needs(metric)}", indent, width)
+
+
+def _hang(head: str, text: str, indent: int, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=f"  {head:<{indent}}",
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )

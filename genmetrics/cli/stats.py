@@ -1,0 +1,95 @@
+"""``genmetrics stats``: statistics of a reference set, extracted once and reused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from genmetrics.cli import options, output
+from genmetrics.core.errors import UsageError
+
+app = typer.Typer(help="Build statistics files for --ref.")
+
+
+@app.callback()
+def _root() -> None:
+    """Build statistics files for --ref."""
+
+
+@app.command()
+def build(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Reference set: folder, archive, manifest or npz.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Statistics file, .safetensors.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ],
+    metrics: options.MetricIds = None,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = "auto",
+    workers: options.Workers = None,
+    cache: options.Cache = None,
+    no_cache: options.NoCache = False,
+    recursive: options.Recursive = False,
+    limit: options.Limit = None,
+    on_error: options.OnErrorOption = "fail",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Replace FILE if it is there.", rich_help_panel=options.OUTPUT
+        ),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Extract a reference set and keep what the metrics need of it."""
+    size = options.batch_size(batch_size)
+    kept = options.cache(cache, no_cache)
+    replaced = options.weights(weights)
+    _check_file(out, force)
+    with output.only_data_on_stdout():
+        from genmetrics.report.progress import on_stderr
+        from genmetrics.run.build_statistics import build_statistics
+        from genmetrics.samples.statistics import write_statistics
+
+        built = build_statistics(
+            folder,
+            metrics or (),
+            weights=replaced,
+            device=device,
+            batch_size=size,
+            workers=workers,
+            cache=kept,
+            recursive=recursive,
+            limit=limit,
+            on_error=on_error,
+            progress=on_stderr(quiet=quiet),
+        )
+        write_statistics(out, built.entries)
+    for failure in built.failures:
+        output.tell(f"skipped {failure.who.sample.path}: {failure.reason}", quiet=quiet)
+    names = [f"{e.n:,} images by {(e.extractor or {}).get('extractor')}" for e in built.entries]
+    output.emit(f"{out}: {', '.join(names)}\n")
+    return 1 if built.failures else 0
+
+
+def _check_file(out: Path, force: bool) -> None:
+    """Refuse a bad target before the work."""
+    from genmetrics.report.files import check_out
+
+    if out.suffix != ".safetensors":
+        raise UsageError(f"-o {out}: name it FILE.safetensors, which --ref recognises")
+    if out.is_dir():
+        raise UsageError(f"-o {out} is a folder; pass a file")
+    if out.exists() and not force:
+        raise UsageError(f"-o {out} exists; pass --force to replace it")
+    check_out(out.parent)

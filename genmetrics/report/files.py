@@ -1,0 +1,56 @@
+"""The three files of a report: results.json, samples.jsonl, report.html."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from genmetrics.core.errors import UsageError
+from genmetrics.core.files import write_atomic
+from genmetrics.report.document import document, sample_lines, to_json
+from genmetrics.report.html import page
+from genmetrics.run.evaluate import Report
+
+FILES = ("results.json", "samples.jsonl", "report.html")
+
+
+def check_out(out: str | Path) -> Path:
+    """Refuse a folder that could not be written to; made before the run, it changes nothing.
+
+    Raises:
+        UsageError: ``out`` or something above it is a file, or may not be written.
+    """
+    path = Path(out).expanduser()
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise UsageError(f"out {path}: {existing} is a file; pass a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UsageError(f"out {path}: {existing} may not be written; pass another folder")
+    for name in FILES:
+        if (path / name).is_dir():
+            raise UsageError(f"out {path}: {path / name} is a folder; pass another folder")
+    return path
+
+
+def write_report(report: Report, out: Path, *, command: str | None = None) -> list[Path]:
+    """Write the report's files, each whole or not at all.
+
+    Args:
+        report: What a run found.
+        out: Folder; made if it is not there.
+        command: Command line that made the report, for the page.
+
+    Returns:
+        The paths written.
+    """
+    out = check_out(out)
+    lines = "".join(f"{to_json(line)}\n" for line in sample_lines(report))
+    texts = (
+        f"{to_json(document(report), indent=2)}\n",
+        lines,
+        page(report, command=command),
+    )
+    paths = [out / name for name in FILES]
+    for path, text in zip(paths, texts, strict=True):
+        write_atomic(path, text)
+    return paths

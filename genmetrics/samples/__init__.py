@@ -1,0 +1,1 @@
+"""Everything that opens files of the user: folders, archives, manifests, layouts, images."""

@@ -1,0 +1,197 @@
+"""What lies in an archive: zip, tar (also compressed), npy and npz."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+import tokenize
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from genmetrics.core.errors import InputError
+from genmetrics.samples.image import one_line, open_file
+from genmetrics.samples.listing import Listing, is_hidden, is_image
+from genmetrics.samples.media import (
+    ZIP_DEFLATED,
+    ZIP_STORED,
+    ArrayMedia,
+    StoredMedia,
+    TarMedia,
+    ZipMedia,
+)
+from genmetrics.samples.unpack import ARRAY, UNPACK_ERRORS, unpacked
+
+_PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+ARCHIVES = (".zip", ".tar", *_PACKED_TAR, ".npz", ".npy")
+_LIST_ERRORS = (
+    *UNPACK_ERRORS,
+    tarfile.TarError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    # numpy reads the header of an array as a Python literal
+    SyntaxError,
+    TypeError,
+    tokenize.TokenError,
+    Warning,  # where the user turned warnings into errors
+)
+"""What zipfile, tarfile and numpy raise for damaged archives."""
+
+
+def is_archive(path: Path) -> bool:
+    """Tell by the suffix."""
+    return path.name.lower().endswith(ARCHIVES)
+
+
+def list_archive(path: Path) -> Listing:
+    """List the images of an archive.
+
+    A zip or tar counts whole, at any depth; folders that all images share are no part of the names,
+    so an archive of a folder has the same ids as the folder. Of two members with one name the later
+    counts, as it would on unpacking. Rows of an array are named by their number.
+
+    Raises:
+        InputError: The archive is damaged, or holds what cannot be read here.
+    """
+    lower = path.name.lower()
+    reader: Callable[[str], Listing] = _list_tar
+    if lower.endswith((".npz", ".npy")):
+        reader = _list_array
+    elif lower.endswith(".zip"):
+        reader = _list_zip
+    open_file(path).close()  # missing, a folder, a pipe: the plain message
+    try:
+        return reader(str(path))
+    except InputError:
+        raise
+    except _LIST_ERRORS as error:
+        raise InputError(
+            f"{path} is not a readable archive: {one_line(error)}; create or copy it again"
+        ) from error
+
+
+def _list_zip(archive: str) -> Listing:
+    found: dict[str, StoredMedia] = {}
+    seen = 0
+    with zipfile.ZipFile(archive) as file:
+        for info in file.infolist():
+            seen += not info.is_dir()
+            if info.is_dir() or not _wanted(info.filename):
+                continue
+            if info.flag_bits & 1 or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                how = "encrypted" if info.flag_bits & 1 else f"of method {info.compress_type}"
+                raise InputError(
+                    f"{archive}!{info.filename} is {how}; archive the images with `zip -0 -r`"
+                )
+            found[info.filename] = ZipMedia(
+                archive,
+                info.filename,
+                info.header_offset,
+                info.compress_size,
+                info.file_size,
+                info.compress_type,
+                info.CRC,
+            )
+    return Listing(_without_shared_folders(found), seen)
+
+
+def _list_tar(archive: str) -> Listing:
+    packed = archive.lower().endswith(_PACKED_TAR)
+    found: dict[str, StoredMedia] = {}
+    seen = 0
+    with (
+        unpacked(archive).exclusive() if packed else Path(archive).open("rb") as stream,
+        tarfile.open(fileobj=stream, mode="r:") as file,
+    ):
+        for info in file:
+            # Links name a member that is listed itself; a sparse file is no image.
+            if not info.isreg() or info.issparse():
+                continue
+            seen += 1
+            if _wanted(info.name):
+                found[info.name] = TarMedia(archive, info.name, info.offset_data, info.size, packed)
+        # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
+        stream.seek(file.offset)
+        if any(block := stream.read(tarfile.BLOCKSIZE)) or len(block) < tarfile.BLOCKSIZE:
+            raise ValueError("it has no end marker where the last file ends")
+    return Listing(_without_shared_folders(found), seen)
+
+
+def _wanted(name: str) -> bool:
+    return is_image(name) and not is_hidden(name) and "__MACOSX" not in name.split("/")
+
+
+def _without_shared_folders(found: dict[str, StoredMedia]) -> list[tuple[str, StoredMedia]]:
+    parts_of = {name: name.removeprefix("./").split("/") for name in found}
+    folders = [parts[:-1] for parts in parts_of.values()]
+    depth = 0
+    while folders and all(len(parts) > depth for parts in folders):
+        if len({parts[depth] for parts in folders}) > 1:
+            break
+        depth += 1
+    return [("/".join(parts_of[name][depth:]), media) for name, media in found.items()]
+
+
+def _list_array(archive: str) -> Listing:
+    packed = False
+    if archive.lower().endswith(".npy"):
+        with Path(archive).open("rb") as file:
+            shape, offset, end = _array_header(file, archive)
+    else:
+        packed, shape, offset, end = _npz_header(archive)
+    n, height, width, channels = shape
+    if n * height * width * channels > end - offset:
+        raise InputError(
+            f"{archive} declares {n} images of {height}×{width} but holds {end - offset} bytes;"
+            " create or copy it again"
+        )
+    size = (height, width, channels)
+    rows = [(str(row), ArrayMedia(archive, row, size, offset, packed)) for row in range(n)]
+    return Listing(list(rows), 1)
+
+
+def _npz_header(archive: str) -> tuple[bool, tuple[int, int, int, int], int, int]:
+    """Return whether the array is compressed, its shape, its offset and its end."""
+    with zipfile.ZipFile(archive) as file:
+        names = [name.removesuffix(".npy") for name in file.namelist()]
+        if ARRAY not in file.namelist():
+            hint = "; statistics belong to --ref" if {"mu", "sigma"} <= set(names) else ""
+            raise InputError(
+                f"{archive} holds {', '.join(names) or 'nothing'} but not arr_0, the images as"
+                f" uint8 (N, H, W, 3){hint}"
+            )
+        info = file.getinfo(ARRAY)
+        with file.open(info) as member:
+            shape, header, end = _array_header(member, archive, info.file_size)
+    if info.compress_type != ZIP_STORED:
+        return True, shape, header, end
+    with Path(archive).open("rb") as plain:
+        plain.seek(info.header_offset + 26)
+        lengths = plain.read(4)
+    start = info.header_offset + 30 + sum(np.frombuffer(lengths, "<u2").tolist())
+    return False, shape, start + header, start + end
+
+
+def _array_header(
+    file: IO[bytes], name: str, end: int | None = None
+) -> tuple[tuple[int, int, int, int], int, int]:
+    """Read shape, offset of the data and end of file; nothing is unpickled."""
+    version = np.lib.format.read_magic(file)
+    read: Any = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, fortran, dtype = read(file)
+    if dtype != np.uint8 or len(shape) != 4 or shape[3] != 3 or fortran or 0 in shape:
+        order = " in Fortran order" if fortran else ""
+        raise InputError(
+            f"{name} holds {dtype} {shape}{order}; expected images as uint8 (N, H, W, 3)"
+        )
+    offset = file.tell()
+    return shape, offset, file.seek(0, 2) if end is None else end

@@ -1,0 +1,224 @@
+"""Pictures by handle: files, members of archives, rows of arrays. Cheap to make, safe in threads.
+
+No handle holds an open file: each read opens, seeks and closes, which costs microseconds, needs no
+lock, and lets handles be pickled to other processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from genmetrics.core.errors import InputError
+from genmetrics.core.sample import Decoded
+from genmetrics.samples.image import decode, image_size, one_line, read_file
+from genmetrics.samples.unpack import unpacked
+
+ZIP_STORED, ZIP_DEFLATED = 0, 8
+_ZIP_HEADER = 30  # bytes before the name in a member's own header
+
+
+@dataclass(frozen=True)
+class StoredMedia(ABC):
+    """Encoded bytes that lie somewhere. The digest is computed once and kept."""
+
+    _digest: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What errors and reports call it."""
+
+    @abstractmethod
+    def read(self) -> bytes:
+        """Return the stored bytes.
+
+        Raises:
+            InputError: They cannot be had; the message names the file or archive.
+        """
+
+    def digest(self) -> str:
+        """Hex sha256 of the stored bytes."""
+        if self._digest is None:
+            object.__setattr__(self, "_digest", self._sha256(self.read()))
+        assert self._digest is not None
+        return self._digest
+
+    def _sha256(self, data: bytes) -> str:
+        return hashlib.sha256(data).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the upright image."""
+        return image_size(self.read(), name=self.name)
+
+    def load(self) -> Decoded:
+        """Decode to uint8 RGB ``(H, W, 3)``."""
+        return decode(self.read(), self.name)
+
+
+@dataclass(frozen=True)
+class FileMedia(StoredMedia):
+    """An image file."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def read(self) -> bytes:
+        """Return the file's bytes."""
+        return read_file(self.path)
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the upright image; reads the header alone."""
+        return image_size(self.path)
+
+
+@dataclass(frozen=True)
+class _Member(StoredMedia):
+    archive: str
+    member: str
+    offset: int
+
+    @property
+    def name(self) -> str:
+        """``archive!member``."""
+        return f"{self.archive}!{self.member}"
+
+    def _damaged(self, how: str) -> InputError:
+        return InputError(f"{self.name} {how}: the archive is damaged; create or copy it again")
+
+
+@dataclass(frozen=True)
+class ZipMedia(_Member):
+    """A member of a zip archive, stored or deflated.
+
+    Attributes:
+        offset: Where the member's own header begins.
+        stored: Bytes in the archive.
+        plain: Bytes of the file itself.
+        method: 0 (stored) or 8 (deflated).
+        crc: CRC-32 of the file itself; checked at each read.
+    """
+
+    stored: int
+    plain: int
+    method: int
+    crc: int
+
+    def read(self) -> bytes:
+        """Return the member's bytes."""
+        data = self._raw()
+        if self.method == ZIP_DEFLATED:
+            try:
+                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, self.plain + 1)
+            except zlib.error as error:
+                raise self._damaged(f"cannot be inflated ({error})") from error
+        if len(data) != self.plain:
+            raise self._damaged(f"has {len(data)} bytes where {self.plain} are declared")
+        if zlib.crc32(data) != self.crc:
+            raise self._damaged("does not match its checksum")
+        return data
+
+    def _raw(self) -> bytes:
+        # Read directly: a ZipFile is not made for threads, and each one parses the whole directory.
+        header = read_at(self.archive, self.offset, _ZIP_HEADER)
+        if len(header) < _ZIP_HEADER or not header.startswith(b"PK\3\4"):
+            raise self._damaged("has no header where the directory says")
+        skip = sum(struct.unpack_from("<HH", header, 26))  # lengths of name and extra field
+        return read_at(self.archive, self.offset + _ZIP_HEADER + skip, self.stored)
+
+
+@dataclass(frozen=True)
+class TarMedia(_Member):
+    """A member of a tar archive.
+
+    Attributes:
+        offset: Where the member's bytes begin in the (decompressed) archive.
+        length: How many there are.
+        packed: The archive is compressed. It is unpacked once a process into a temporary file,
+            since members of a compressed stream cannot be reached one by one.
+    """
+
+    length: int
+    packed: bool = False
+
+    def read(self) -> bytes:
+        """Return the member's bytes."""
+        if self.packed:
+            data = unpacked(self.archive).read_at(self.offset, self.length)
+        else:
+            data = read_at(self.archive, self.offset, self.length)
+        if len(data) != self.length:
+            raise self._damaged(f"has {len(data)} bytes where {self.length} are declared")
+        return data
+
+
+@dataclass(frozen=True)
+class ArrayMedia(StoredMedia):
+    """One row of a uint8 array ``(N, H, W, 3)`` in an npy or npz file.
+
+    Attributes:
+        archive: The file.
+        row: Which row.
+        shape: ``(H, W, 3)``.
+        offset: Where row 0 begins, in the file or in its unpacked array.
+        packed: The npz is compressed; unpacked once a process, as :class:`TarMedia`.
+    """
+
+    archive: str
+    row: int
+    shape: tuple[int, int, int]
+    offset: int
+    packed: bool = False
+
+    @property
+    def name(self) -> str:
+        """``archive!arr_0[row]``."""
+        return f"{self.archive}!arr_0[{self.row}]"
+
+    def read(self) -> bytes:
+        """Return the row's bytes."""
+        length = int(np.prod(self.shape))
+        start = self.offset + self.row * length
+        if self.packed:
+            data = unpacked(self.archive).read_at(start, length)
+        else:
+            data = read_at(self.archive, start, length)
+        if len(data) != length:
+            raise InputError(f"{self.name} is cut short; create or copy {self.archive} again")
+        return data
+
+    def _sha256(self, data: bytes) -> str:
+        """Hash shape and bytes: the same bytes in another shape are another picture."""
+        return hashlib.sha256(f"{self.shape}".encode() + data).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.shape[1], self.shape[0]
+
+    def load(self) -> Decoded:
+        """Return the row as it is."""
+        return Decoded(np.frombuffer(self.read(), np.uint8).reshape(self.shape), ())
+
+
+def read_at(path: str, offset: int, length: int) -> bytes:
+    """Read at most ``length`` bytes from ``offset`` of a file.
+
+    Raises:
+        InputError: The file cannot be read; the message names it.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+    except (OSError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{path} cannot be read: {one_line(error)}; check the path") from error

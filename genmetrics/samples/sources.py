@@ -1,0 +1,135 @@
+"""From what the user names (a folder, an archive, a manifest, an array) to samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from genmetrics.core.errors import InputError, UsageError, did_you_mean
+from genmetrics.core.sample import Sample
+from genmetrics.core.state import natural_key
+from genmetrics.samples.archives import ARCHIVES, is_archive, list_archive
+from genmetrics.samples.geneval import is_geneval, read_geneval
+from genmetrics.samples.listing import is_hidden, is_image, list_folder, no_images, unique_ids
+from genmetrics.samples.manifest import read_manifest
+from genmetrics.samples.tables import TABLES, is_table
+
+Reader = Callable[[Path, bool, bool], list[Sample]]
+"""Path, recursive, allow_missing to samples."""
+
+
+def read_samples(
+    path: str | os.PathLike[str],
+    *,
+    recursive: bool = False,
+    layout: str = "auto",
+    limit: int | None = None,
+    allow_missing: bool = False,
+) -> list[Sample]:
+    """List the samples of a set; no image is opened.
+
+    Args:
+        path: A folder, a zip or tar archive, a ``.jsonl`` or ``.csv`` manifest, or an ``.npz`` or
+            ``.npy`` whose ``arr_0`` is uint8 ``(N, H, W, 3)``.
+        recursive: Take the images of subfolders too.
+        layout: A name of :data:`LAYOUTS`, or ``"auto"``: ``geneval`` where numbered folders carry
+            metadata, else by what ``path`` is.
+        limit: Keep only the first ones.
+        allow_missing: Take a benchmark layout although prompts lack images.
+
+    Returns:
+        Samples in natural order of id. The id is the relative path without suffix (with it, where
+        two files would share one), or the row's number in an array.
+
+    Raises:
+        UsageError: An unknown layout or a limit below 1.
+        InputError: Nothing there, or nothing that is an image; one line with path, number of files
+            seen and accepted suffixes.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit is {limit}; expected 1 or more")
+    where = Path(path)
+    if not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
+        raise InputError(f"{where} does not exist (0 files seen); check the path")
+    reader = LAYOUTS[_detect(where) if layout == "auto" else _known(layout)]
+    samples = sorted(reader(where, recursive, allow_missing), key=lambda s: natural_key(s.id))
+    for sample in samples:
+        if not sample.id.isascii():
+            _check_text(sample.id, where)
+    return samples[:limit]
+
+
+def _known(layout: str) -> str:
+    if layout in PLANNED:
+        raise UsageError(f"layout {layout!r} is not available yet; there is {', '.join(LAYOUTS)}")
+    if layout not in LAYOUTS:
+        names = ["auto", *LAYOUTS]
+        raise UsageError(
+            f"unknown layout {layout!r}{did_you_mean(layout, names)}; there is {', '.join(names)}"
+        )
+    return layout
+
+
+def _detect(path: Path) -> str:
+    if is_table(path) and path.is_file():
+        return "manifest"
+    return "geneval" if path.is_dir() and is_geneval(path) else "folder"
+
+
+def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+    if path.is_dir():
+        listing = list_folder(path, recursive=recursive)
+    elif is_archive(path):
+        listing = list_archive(path)
+    else:
+        kinds = f"a folder, an archive ({' '.join(ARCHIVES)}) or a manifest ({' '.join(TABLES)})"
+        raise no_images(path, 1, f"; it is a single file, pass {kinds}")
+    if not listing.images:
+        below = path.is_dir() and not recursive and _any_below(path)
+        hint = "; its subfolders hold images, pass --recursive" if below else ""
+        raise no_images(path, listing.seen, hint)
+    ids = unique_ids([name for name, _ in listing.images])
+    media = [image for _, image in listing.images]
+    return [Sample(id=id_, image=image) for id_, image in zip(ids, media, strict=True)]
+
+
+def _any_below(folder: Path) -> bool:
+    walk = os.walk(folder)
+    return any(is_image(name) and not is_hidden(name) for _, _, names in walk for name in names)
+
+
+def _read_manifest(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; layout manifest expects {' or '.join(TABLES)}")
+    return read_manifest(path)
+
+
+def _read_geneval(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+    if not path.is_dir() or not is_geneval(path):
+        raise InputError(
+            f"{path} is not laid out as GenEval: expected folders such as 00000 with metadata.jsonl"
+            " and samples/0000.png"
+        )
+    samples = read_geneval(path, allow_missing=allow_missing)
+    if not samples:
+        raise InputError(f"{path} holds no images: every samples/ folder is empty")
+    return samples
+
+
+def _check_text(id_: str, where: Path) -> None:
+    """Refuse names that are no text: reports could not be written."""
+    try:
+        id_.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: the file name {id_!r} is not UTF-8; rename it") from error
+
+
+LAYOUTS: dict[str, Reader] = {
+    "folder": _read_folder,
+    "manifest": _read_manifest,
+    "geneval": _read_geneval,
+}
+"""Layout name to its reader; a further benchmark is one row here."""
+
+PLANNED = ("vbench", "compbench")

@@ -1,0 +1,107 @@
+"""Rows of a jsonl or csv file, with line numbers for errors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from genmetrics.core.errors import InputError
+from genmetrics.samples.image import read_file
+
+TABLES = (".jsonl", ".csv")
+
+
+class Row(NamedTuple):
+    """One row: where it stands and its cells by column."""
+
+    where: str
+    cells: Mapping[str, Any]
+
+    def text(self, column: str) -> str | None:
+        """Return a cell as text, None where it is absent; a whole number counts as its digits.
+
+        Raises:
+            InputError: The cell holds something else.
+        """
+        value = self.cells.get(column)
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        raise InputError(f"{self.where}: {column!r} is {value!r}; expected text")
+
+    def object(self, column: str) -> Mapping[str, Any] | None:
+        """Return a cell that holds a JSON object (in csv: its text), None where it is absent."""
+        value = self.cells.get(column)
+        if isinstance(value, str) and value:
+            value = _json(value, f"{self.where}: {column!r}")
+        if value is None or value == "":
+            return None
+        if not isinstance(value, dict):
+            raise InputError(f"{self.where}: {column!r} is {value!r}; expected a JSON object")
+        return value
+
+
+def is_table(path: Path) -> bool:
+    """Tell by the suffix."""
+    return path.suffix.lower() in TABLES
+
+
+def read_table(path: Path) -> list[Row]:
+    """Read all rows of a ``.jsonl`` (an object a line) or ``.csv`` (with a header line), in UTF-8.
+
+    Raises:
+        InputError: Another suffix, not UTF-8, a broken line (by number), or no rows at all.
+    """
+    if not is_table(path):
+        raise InputError(f"{path} is not a table; expected {' or '.join(TABLES)}")
+    try:
+        text = read_file(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 at byte {error.start}; save it as UTF-8") from error
+    reader = _jsonl_rows if path.suffix.lower() == ".jsonl" else _csv_rows
+    rows = list(reader(text, path))
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    return rows
+
+
+def _jsonl_rows(text: str, path: Path) -> Iterator[Row]:
+    # Only "\n" ends a line: str.splitlines would cut at U+2028, which JSON allows within a text.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        cells = _json(line, where)
+        if not isinstance(cells, dict):
+            raise InputError(f"{where} holds a {type(cells).__name__}; expected a JSON object")
+        yield Row(where, cells)
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for cells in reader:
+            where = f"{path} line {reader.line_num}"
+            if None in cells or None in cells.values():
+                raise InputError(
+                    f"{where} has more or fewer cells than the header; quote texts with commas"
+                )
+            yield Row(where, {key.strip(): cell for key, cell in cells.items()})
+    except csv.Error as error:
+        raise InputError(f"{path} line {reader.line_num} is not csv: {error}") from error
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")

@@ -1,0 +1,222 @@
+"""Kernel distance (KID): unbiased squared MMD with a polynomial kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genmetrics.core.errors import InputError
+from genmetrics.stats.arrays import Array, Rows, as_pair, gram_tiles
+
+_WHY = "an unbiased kernel distance"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDistance:
+    """A kernel distance.
+
+    Attributes:
+        value: Mean over subsets; may be negative, because the estimator is unbiased.
+        spread: Standard deviation over subsets (ddof 0). Subsets overlap, so it is no standard error:
+            that comes from :func:`kernel_influence`.
+        subsets: Subsets drawn; None when all samples were used once.
+        subset_size: Samples of one subset and side as used; None when all samples were used once.
+    """
+
+    value: float
+    spread: float
+    subsets: int | None
+    subset_size: int | None
+
+
+def kernel_distance(
+    real: Array,
+    fake: Array,
+    *,
+    degree: int = 3,
+    gamma: float | None = None,
+    coef0: float = 1.0,
+    subsets: int | None = 100,
+    subset_size: int = 1000,
+    seed: int = 0,
+) -> KernelDistance:
+    """Unbiased squared MMD between two feature sets with k(x, y) = (gamma x.y + coef0)^degree.
+
+    A subset takes ``subset_size`` rows of each side without replacement; its value is the mean of k
+    over distinct real pairs, plus the same over fake pairs, minus twice the mean over cross pairs
+    (Bińkowski et al., 2018). Draws come from one ``numpy.random.RandomState(seed)``, real before fake
+    in each subset: the order of torch-fidelity with ``real`` as its first input.
+
+    Args:
+        real: Reference features, shape ``(n, d)``, at least 2 rows.
+        fake: Generated features, shape ``(m, d)``, at least 2 rows.
+        degree: Degree of the polynomial, at least 1.
+        gamma: Scale of the inner product; 1/d when None.
+        coef0: Constant of the polynomial.
+        subsets: How many subsets; None uses all samples once, however many each side has.
+        subset_size: Rows of a subset; reduced to the smaller side if that has fewer.
+        seed: Of the draws.
+
+    Raises:
+        TooFewSamplesError: A side has fewer than 2 rows.
+        InputError: Shapes that do not fit, a row that is not finite, an option out of range.
+
+    Matches torch-fidelity with ``rng_seed=seed`` to 1e-6 relative on float64 features.
+
+    Examples:
+        >>> x, y = np.array([[0.0], [1.0]]), np.array([[1.0], [2.0]])
+        >>> kernel_distance(x, y, subsets=1, subset_size=2).value
+        9.5
+    """
+    a, b = as_pair(real, fake, minimum=2, why=_WHY)
+    kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
+    if subsets is None:
+        ones = [torch.ones(len(rows), 1, dtype=torch.float64, device=a.device) for rows in (a, b)]
+        return KernelDistance(float(_distances(a, b, *ones, kernel)), 0.0, None, None)
+    if subsets < 1 or subset_size < 2:
+        raise InputError(
+            f"subsets={subsets}, subset_size={subset_size}; pass at least 1 subset of at least 2"
+        )
+    size = min(subset_size, len(a), len(b))
+    values = _subset_values(a, b, kernel, _draws(len(a), len(b), subsets, size, seed))
+    return KernelDistance(float(values.mean()), float(values.std()), subsets, size)
+
+
+def kernel_influence(
+    real: Array,
+    fake: Array,
+    *,
+    degree: int = 3,
+    gamma: float | None = None,
+    coef0: float = 1.0,
+) -> np.ndarray:
+    """Influence of each generated sample on the all-samples kernel distance, reference held fixed.
+
+    IF(y) = 2 (h(y) - mean h) with the witness function h(y) = mean k(y, other fake) - mean k(y, real)
+    (Gretton et al., 2012). Positive values are samples that make the distance larger.
+
+    Args:
+        real: Reference features, shape ``(n, d)``, at least 2 rows.
+        fake: Generated features, shape ``(m, d)``, at least 2 rows.
+        degree: Degree of the polynomial.
+        gamma: Scale of the inner product; 1/d when None.
+        coef0: Constant of the polynomial.
+
+    Returns:
+        Shape ``(m,)``; sd / sqrt(m) is the standard error of the value with ``subsets=None``. It is of
+        first order: too small when both sides have the same distribution.
+    """
+    a, b = as_pair(real, fake, minimum=2, why=_WHY)
+    kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
+    witness = torch.zeros(len(b), dtype=torch.float64, device=b.device)
+    for i, j, tile in gram_tiles(b, b):
+        kernel.apply(tile)
+        if i == j:
+            tile.fill_diagonal_(0.0)
+        witness[i] += tile.sum(dim=1) / (len(b) - 1)
+    for i, _, tile in gram_tiles(b, a):
+        witness[i] -= kernel.apply(tile).sum(dim=1) / len(a)
+    return (2 * (witness - witness.mean())).cpu().numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Polynomial:
+    degree: int
+    gamma: float
+    coef0: float
+
+    @classmethod
+    def of(cls, dim: int, degree: int, gamma: float | None, coef0: float) -> _Polynomial:
+        if degree < 1:
+            raise InputError(f"degree={degree}; pass at least 1")
+        return cls(degree, 1.0 / dim if gamma is None else gamma, coef0)
+
+    def apply(self, products: Tensor) -> Tensor:
+        """Turn inner products into kernel values, in place."""
+        return products.mul_(self.gamma).add_(self.coef0).pow_(self.degree)
+
+
+def _draws(
+    n_real: int, n_fake: int, subsets: int, size: int, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.RandomState(seed)
+    return [
+        (rng.choice(n_real, size, replace=False), rng.choice(n_fake, size, replace=False))
+        for _ in range(subsets)
+    ]
+
+
+def _subset_values(
+    real: Rows, fake: Rows, kernel: _Polynomial, draws: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """Value of every subset, by whichever way multiplies less."""
+    size, n, m = len(draws[0][0]), len(real), len(fake)
+    if size == n == m:
+        # Every subset is the whole set in another order.
+        draws = draws[:1]
+    # The whole kernel matrix serves all subsets at once: each is a column of 0 and 1 on either side.
+    whole = (n * n / 2 + m * m / 2 + n * m) * (real.dim + len(draws))
+    if whole < len(draws) * 2 * size * size * real.dim:
+        in_real, in_fake = (
+            _indicators(len(rows), [draw[side] for draw in draws]).to(real.device)
+            for side, rows in enumerate((real, fake))
+        )
+        return _distances(real, fake, in_real, in_fake, kernel).cpu().numpy()
+    ones = torch.ones(size, 1, dtype=torch.float64, device=real.device)
+    return np.array(
+        [
+            float(_distances(real.subset(np.sort(i)), fake.subset(np.sort(j)), ones, ones, kernel))
+            for i, j in draws
+        ]
+    )
+
+
+def _indicators(n: int, columns: list[np.ndarray]) -> Tensor:
+    member = torch.zeros(n, len(columns), dtype=torch.float64)
+    for column, index in enumerate(columns):
+        member[torch.from_numpy(index), column] = 1.0
+    return member
+
+
+def _distances(
+    real: Rows, fake: Rows, in_real: Tensor, in_fake: Tensor, kernel: _Polynomial
+) -> Tensor:
+    """Unbiased squared MMD of each subset.
+
+    Args:
+        real: Reference rows ``(n, d)``.
+        fake: Generated rows ``(m, d)``.
+        in_real: Membership of each row in each subset, ``(n, subsets)``, 0 or 1.
+        in_fake: The same for ``fake``, ``(m, subsets)``.
+        kernel: The kernel.
+
+    Returns:
+        Shape ``(subsets,)``.
+    """
+    n, m = in_real.sum(dim=0), in_fake.sum(dim=0)
+    cross = torch.zeros_like(n)
+    for i, j, tile in gram_tiles(real, fake):
+        cross += _sum_over(kernel.apply(tile), in_real[i], in_fake[j])
+    return (
+        _pairs(real, in_real, kernel) / (n * (n - 1))
+        + _pairs(fake, in_fake, kernel) / (m * (m - 1))
+        - 2 * cross / (n * m)
+    )
+
+
+def _pairs(rows: Rows, member: Tensor, kernel: _Polynomial) -> Tensor:
+    """Sum of the kernel over ordered pairs of distinct rows of each subset."""
+    total = torch.zeros_like(member[0])
+    for i, j, tile in gram_tiles(rows, rows, upper=True):
+        kernel.apply(tile)
+        if i == j:
+            tile.fill_diagonal_(0.0)
+        total += _sum_over(tile, member[i], member[j]) * (1 if i == j else 2)
+    return total
+
+
+def _sum_over(tile: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    return ((tile @ columns) * rows).sum(dim=0)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genmetrics.core.errors import InputError
+from genmetrics.core.sample import Sample
+from genmetrics.core.state import FeatureRows, natural_key
+
+
+def rows(*ids: str) -> FeatureRows:
+    found = FeatureRows()
+    for name in ids:
+        value = np.array([[float(len(name)), float(sum(map(ord, name)))]], np.float32)
+        found.append([Sample(id=name)], {"image": {"v": value}})
+    return found
+
+
+def test_natural_order_puts_2_before_10():
+    assert sorted(["r_10", "r_2", "r_1", "a/3", "a/12"], key=natural_key) == [
+        "a/3", "a/12", "r_1", "r_2", "r_10",
+    ]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(alphabet="ab019_/é", min_size=1, max_size=6), unique=True))
+def test_natural_order_is_total(names):
+    assert len({natural_key(name) for name in names}) == len(names)
+    assert sorted(names, key=natural_key) == sorted(reversed(names), key=natural_key)
+
+
+def test_rows_come_back_in_order_of_id_whoever_added_them():
+    one, other = rows("b", "r_10"), rows("r_2", "a")
+    one.merge(other)
+    samples, features = one.ordered()
+    assert [sample.id for sample in samples] == ["a", "b", "r_2", "r_10"]
+    expected = [float(sum(map(ord, name))) for name in ("a", "b", "r_2", "r_10")]
+    assert features["image"]["v"][:, 1].tolist() == expected
+
+
+def test_a_sample_that_two_ranks_scored_is_an_error():
+    one = rows("a", "b")
+    one.merge(rows("b"))
+    with pytest.raises(InputError, match="'b' was given twice"):
+        one.ordered()
+
+
+def test_automatic_ids_of_two_ranks_do_not_collide():
+    one, other = FeatureRows(), FeatureRows()
+    for found, count in ((one, 3), (other, 2)):
+        samples = [Sample(id=name) for name in found.next_ids(count)]
+        found.append(samples, {"image": {"v": np.ones((count, 1), np.float32)}})
+    one.merge(other)
+    samples, _ = one.ordered()
+    assert len({sample.id for sample in samples}) == 5
+
+
+def test_state_round_trip_and_records():
+    found = FeatureRows()
+    boxes = [[{"label": "cat", "box": [0, 0, 1, 1]}], []]
+    found.append(
+        [Sample(id="1", prompt="x"), Sample(id="0", spec={"tag": "t"})],
+        {"d": {"detections": boxes}},
+    )
+    again = FeatureRows()
+    again.load_state_dict(found.state_dict())
+    samples, features = again.ordered()
+    assert [(s.id, s.prompt, s.spec) for s in samples] == [
+        ("0", None, {"tag": "t"}),
+        ("1", "x", None),
+    ]
+    assert features["d"]["detections"] == [[], boxes[0]]
+
+
+def test_row_counts_must_match_the_samples():
+    with pytest.raises(InputError, match="2 rows of image.v for 1 samples"):
+        FeatureRows().append([Sample(id="a")], {"image": {"v": np.ones((2, 1))}})
