@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -190,7 +191,10 @@ class _DirectoryTokenizer:
 
         self._tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         self.pad: int = self._tokenizer.pad_token_id or 0
+        # Each call sets options on the one tokenizer behind, which refuses two threads at once.
+        self._lock = Lock()
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
+        with self._lock:
+            ids: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
         return ids

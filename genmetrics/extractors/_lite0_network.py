@@ -59,7 +59,7 @@ class PooledFeatures(nn.Module):
 
 
 def _fold_children(parent: nn.Module) -> None:
-    """Fold each batch norm into the convolution before it, and leave its activation in its place."""
+    """Fold each batch norm into the convolution before it; its activation takes its place."""
     conv: nn.Conv2d | None = None
     for name, child in list(parent.named_children()):
         if isinstance(child, nn.Conv2d):

@@ -51,5 +51,7 @@ def backbone(
         from genmetrics.extractors.clip import ClipImageSpec
 
         model = model or "openai/clip-vit-base-patch32"
-        return Backbone(ClipImageSpec.create(model=model, weights=weights), "embedding")
+        # clean-fid's CLIP-FID crops as torchvision does, whatever the model's own directory says
+        spec = ClipImageSpec.create(model=model, resize="short_side_crop", weights=weights)
+        return Backbone(spec, "embedding")
     raise UsageError(f"unknown backbone {name!r}{did_you_mean(name, NAMES)}")

@@ -26,7 +26,7 @@ class CmmdProtocol(MetricProtocol):
     kernel: str = "gaussian"
     sigma: float = 10.0
     scale: float = 1000.0
-    estimator: str = "biased"
+    estimator: Literal["biased", "unbiased"] = "biased"
     normalise: bool = True
 
 
@@ -99,4 +99,5 @@ class CMMD(SetMetric):
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     """Rows over their norms; the runner refused zero norms before."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit

@@ -72,29 +72,36 @@ class KernelMetric(SetMetric):
         protocol = self.protocol
         assert isinstance(protocol, KernelProtocol)
         real = self._real()
-        kernel = {"degree": protocol.degree, "gamma": protocol.gamma, "coef0": protocol.coef0}
+        # The distance is symmetric and only the draws are not: torch-fidelity draws its first input
+        # first, and that is where its users put the generated images.
         distance = kernel_distance(
-            real,
             fake,
-            **kernel,
+            real,
+            degree=protocol.degree,
+            gamma=protocol.gamma,
+            coef0=protocol.coef0,
             subsets=protocol.subsets,
             subset_size=protocol.subset_size,
             seed=protocol.seed,
         )
+        influence = kernel_influence(
+            real, fake, degree=protocol.degree, gamma=protocol.gamma, coef0=protocol.coef0
+        )
+        used = distance.subset_size or 0
         warnings = []
-        if distance.subset_size < protocol.subset_size:
+        if used < protocol.subset_size:
             warnings.append(
-                f"subset_size {protocol.subset_size} was cut to {distance.subset_size}:"
+                f"subset_size {protocol.subset_size} was cut to {used}:"
                 f" n={len(fake)}, n_reference={len(real)}"
             )
         if distance.value < 0:
             warnings.append("below zero: normal for an unbiased estimate near zero")
         return self._set_result(
             distance.value,
-            kernel_influence(real, fake, **kernel),
+            influence,
             ids,
             n_reference=len(real),
-            parts={"spread": distance.spread, "subset_size": float(distance.subset_size)},
+            parts={"spread": distance.spread, "subset_size": float(used)},
             warnings=warnings,
         )
 

@@ -23,6 +23,7 @@ T = TypeVar("T")
 MEDIA = ("image", "reference", "mask")
 CONVERSIONS = "_conversions"
 """Stored beside the outputs, one list of names a sample, so a resumed run counts the same."""
+_SHOWN = 100  # failures listed in one error
 _AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready
 
 
@@ -115,11 +116,18 @@ def extract(
 
 def describe_failures(failures: Sequence[Failure]) -> str:
     """One line that names every sample that cannot be used."""
-    shown = "; ".join(f"{f.who.sample.path or f.who.sample.id}: {f.reason}" for f in failures)
+    shown = "; ".join(_named(failure) for failure in failures[:_SHOWN])
+    more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+    what = "sample" if len(failures) == 1 else "samples"
     return (
-        f"{len(failures)} samples cannot be used: {shown}. Fix or remove them, or pass"
+        f"{len(failures)} {what} cannot be used: {shown}{more}. Fix or remove what is named, or pass"
         " --on-error skip"
     )
+
+
+def _named(failure: Failure) -> str:
+    path = failure.who.sample.path or failure.who.sample.id
+    return failure.reason if path in failure.reason else f"{path}: {failure.reason}"
 
 
 class _Stage:

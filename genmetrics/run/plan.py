@@ -237,19 +237,27 @@ def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
 def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
     """Open every header and hash every file; what fails is an error, or skipped and named."""
     from genmetrics.samples.attach import check_pair_sizes
-    from genmetrics.samples.check import check_media
+    from genmetrics.samples.check import check_media, decode_media
 
+    reasons = {
+        side: check_media(found.samples, workers=workers) for side, found in plan.sides.items()
+    }
+    strict = inputs.on_error == "fail"
+    if strict and any(reasons.values()):
+        # the run ends here, so decode the rest too and name every bad file at once
+        for side, found in plan.sides.items():
+            reasons[side] |= decode_media(found.samples, workers=workers)
     for side, found in plan.sides.items():
-        reasons = check_media(found.samples, workers=workers)
+        bad = reasons[side]
         plan.failures += [
-            Failure(Who(side, sample), reasons[sample.id])
+            Failure(Who(side, sample), bad[sample.id])
             for sample in found.samples
-            if sample.id in reasons
+            if sample.id in bad
         ]
-        found.samples = [sample for sample in found.samples if sample.id not in reasons]
-    if plan.failures and inputs.on_error == "fail":
+        found.samples = [sample for sample in found.samples if sample.id not in bad]
+    if strict and plan.failures:
         raise UsageError(describe_failures(plan.failures))
-    if inputs.on_error == "fail":
+    if strict:
         # with "skip", a pair of two sizes is left out when it is decoded
         check_pair_sizes(plan.sides["generated"].samples, workers=workers)
 

@@ -36,9 +36,7 @@ def float64_device(
     return device if supports(device) else torch.device("cpu")
 
 
-def as_float64(
-    x: Array, *, supports: Callable[[torch.device], bool] = has_float64
-) -> Tensor:
+def as_float64(x: Array, *, supports: Callable[[torch.device], bool] = has_float64) -> Tensor:
     """Return ``x`` as a float64 tensor without gradient, on its device if that has float64.
 
     Args:
@@ -87,6 +85,11 @@ class Rows:
 
 class UnitRows(Rows):
     """Rows scaled to length 1 in float64, so that float32 rounding of the length does not count."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> UnitRows:
+        """Scale ``rows``, none of which may be all zero."""
+        return cls(rows._source, rows.side, rows.device, rows._index)
 
     def __getitem__(self, rows: slice | np.ndarray) -> Tensor:
         """Read some rows as unit vectors."""
@@ -182,12 +185,10 @@ def as_unit_rows(rows: Rows) -> UnitRows:
                 f"row {where.start + i} of the {rows.side} features has length"
                 f" {float(length[i]):.6g}, not 1; divide each row by its L2 norm"
             )
-    return UnitRows(rows._source, rows.side, rows.device, rows._index)
+    return UnitRows.of(rows)
 
 
-def gram_tiles(
-    x: Rows, y: Rows, *, upper: bool = False
-) -> Iterator[tuple[slice, slice, Tensor]]:
+def gram_tiles(x: Rows, y: Rows, *, upper: bool = False) -> Iterator[tuple[slice, slice, Tensor]]:
     """Walk the matrix of inner products in tiles of at most ``TILE`` rows and columns.
 
     Args:

@@ -1,10 +1,10 @@
 """CMMD: squared MMD of unit vectors with a Gaussian kernel, by moments instead of pairs.
 
 On unit vectors |x - y|^2 = 2 - 2 x.y, so with s = 1 / sigma^2 the kernel is exp(-s) exp(s x.y). Its
-power series turns the squared MMD into exp(-s) sum_j s^j / j! |m_j(X) - m_j(Y)|^2 with the j-th moment
-tensors m_j, and for sigma = 10 it converges at once. Orders 1 and 2 come exactly from mean and second
-moment; orders 3 and above are tiny and are estimated together, in closed form, on a seeded subsample.
-Where that is not good enough for 1e-4 relative, all pairs are summed in tiles.
+power series turns the squared MMD into exp(-s) sum_j s^j / j! |m_j(X) - m_j(Y)|^2 with the j-th
+moment tensors m_j, and for sigma = 10 it converges at once. Orders 1 and 2 come exactly from mean
+and second moment; orders 3 and above are tiny and are estimated together, in closed form, on a
+seeded subsample. Where that is not good enough for 1e-4 relative, all pairs are summed in tiles.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class CmmdEstimate:
         third_order: What orders 3 and above contribute to it, as estimated on the subsample; 0 when
             all pairs were summed.
         remainder_bound: Four standard errors of ``third_order``, which is all that is not exact.
-        influence: Shape ``(m,)``: influence of each generated sample, in units of the value times m.
+        influence: Shape ``(m,)``: influence of each generated sample, in units of the value times
+            m.
         standard_error: sd(influence) / sqrt(m).
         exact: True when all pairs were summed.
     """
@@ -137,8 +138,8 @@ def cmmd(
         TooFewSamplesError: No row, or fewer than 2 for the unbiased estimator.
         InputError: A row that is not of length 1 (to 1e-3), shapes that do not fit.
 
-    Matches exact float64 arithmetic to 1e-4 relative, in practice to 1e-6; cmmd-pytorch's float32 is
-    itself off by about 1e-4 absolute.
+    Matches exact float64 arithmetic to 1e-4 relative, in practice to 1e-6; cmmd-pytorch's float32
+    is itself off by about 1e-4 absolute.
     """
     a, b = _unit_pair(real, fake, sigma, estimator)
     series = _series(a, b, sigma, scale, estimator)
@@ -169,8 +170,8 @@ def cmmd_estimate(
     """CMMD with the influence of each generated vector and the standard error.
 
     IF(y) = 2 scale (h(y) - mean h) with the witness h(y) = mean k(y, fake) - mean k(y, real). By
-    moments it leaves out orders above the second (below 1 % of it for sigma = 10). The standard error
-    is of first order: too small when both sides have the same distribution.
+    moments it leaves out orders above the second (below 1 % of it for sigma = 10). The standard
+    error is of first order: too small when both sides have the same distribution.
 
     Args and errors are those of :func:`cmmd`.
     """
@@ -199,8 +200,7 @@ class _Series:
     def witness(self, rows: Rows) -> Tensor:
         """Orders 1 and 2 of mean k(y, fake) - mean k(y, real) for every row y."""
         pieces = [
-            block @ self.mean_step
-            + self.s / 2 * ((block @ self.second_step) * block).sum(dim=1)
+            block @ self.mean_step + self.s / 2 * ((block @ self.second_step) * block).sum(dim=1)
             for _, block in rows.blocks()
         ]
         return torch.cat(pieces) * (self.s * math.exp(-self.s))
@@ -221,9 +221,8 @@ def _unit_pair(
 def _series(
     real: UnitRows, fake: UnitRows, sigma: float, scale: float, estimator: Estimator
 ) -> _Series | None:
-    """CMMD by moments, or None where summing all pairs is as cheap or the series not good enough."""
-    n, m, s = len(real), len(fake), sigma**-2
-    if max(n, m) <= SUBSAMPLE:
+    """CMMD by moments, or None where summing all pairs is as cheap or the series not good
+    enough.""" n, m, s = len(real), len(fake), sigma**-2 if max(n, m) <= SUBSAMPLE:
         return None
     (mean_x, second_x), (mean_y, second_y) = (
         _orders(Moments.from_rows(rows)) for rows in (real, fake)

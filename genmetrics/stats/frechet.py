@@ -2,9 +2,9 @@
 
 With means m, covariances S (divisor n - 1), FD = |m_r - m|^2 + tr S_r + tr S - 2 tr (S_r S)^(1/2)
 (Dowson and Landau, 1982; Heusel et al., 2017). No matrix square root is taken. With factors F'F = S
-and F_r'F_r = S_r the trace term is the nuclear norm of the small matrix C = F F_r', which is real for
-every rank: with fewer samples than dimensions F is the centred features themselves, otherwise a
-Cholesky factor.
+and F_r'F_r = S_r the trace term is the nuclear norm of the small matrix C = F F_r', which is real
+for every rank: with fewer samples than dimensions F is the centred features themselves, otherwise
+a Cholesky factor.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def frechet_influence(reference_moments: Moments, fake: Array) -> np.ndarray:
 
     With T = F_r' (F_r S F_r')^(-1/2) F_r and z = x - m,
     IF(x) = 2 (m - m_r).z + z'(I - T)z - tr((I - T)S), the derivative of the distance when the
-    generated distribution moves a little weight onto x. Its sd / sqrt(n) is the standard error of the
-    distance; its largest values are the images that cost the most. Where S has no full rank, the
-    inverse root is the pseudo-inverse.
+    generated distribution moves a little weight onto x. Its sd / sqrt(n) is the standard error of
+    the distance; its largest values are the images that cost the most. Where S has no full rank,
+    the inverse root is the pseudo-inverse.
 
     Args:
         reference_moments: The reference side.
@@ -135,19 +135,16 @@ def frechet_estimate(reference: Moments, fake: Array) -> FrechetEstimate:
         length = z.square().sum(dim=1) - (z @ w.T).square().sum(dim=1)
         pieces.append(2 * (z @ shift) + length - (gaussian.trace - nuclear))
     influence = torch.cat(pieces).cpu().numpy()
-    return FrechetEstimate(
-        _value(real, gaussian, nuclear), influence, standard_error(influence)
-    )
+    return FrechetEstimate(_value(real, gaussian, nuclear), influence, standard_error(influence))
 
 
-def frechet_infinity(
-    reference: Moments, fake: Array, *, points: int = 15, seed: int = 0
-) -> float:
+def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed: int = 0) -> float:
     """Extrapolate the Fréchet distance to infinitely many generated samples.
 
-    ``points`` sizes, evenly spaced from min(5000, max(N // 10, 2)) to N; for each that many generated
-    rows without replacement; least squares of the distance on 1 / size; the intercept (Chong and
-    Forsyth, 2020, as dgm-eval computes it, but with seeded draws). The intercept may be negative.
+    ``points`` sizes, evenly spaced from min(5000, max(N // 10, 2)) to N; for each that many
+    generated rows without replacement; least squares of the distance on 1 / size; the intercept
+    (Chong and Forsyth, 2020, as dgm-eval computes it, but with seeded draws). The intercept may
+    be negative.
 
     Args:
         reference: Moments of the reference side, always used whole.
@@ -228,8 +225,8 @@ def _factor(cov: Tensor, rank: int, side: str) -> Tensor:
         pivots = lower.diagonal().square()
         if int(info) == 0 and pivots.min() > noise * pivots.max():
             return lower.T
-    # Singular: keep the eigenvalues that are more than rounding. The root of a zero that came out as
-    # 1e-16 would be 1e-8, times hundreds of dimensions.
+    # Singular: keep the eigenvalues that are more than rounding. The root of a zero that came out
+    # as 1e-16 would be 1e-8, times hundreds of dimensions.
     values, vectors = torch.linalg.eigh(cov)
     if values[0] < -1e-6 * values.abs().sum():
         raise InputError(
@@ -246,8 +243,9 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
 
     Eigenvalues of the Gram matrix cost half to a quarter of singular values, but an error e in an
     eigenvalue becomes min(sqrt(e), e / (2 s)) in the singular value s. Where these errors could add
-    up to more than 1e-6 of the sum, the singular values are computed as such. (Errors differ in sign:
-    on spectra that decay like those of image features the sum was off by 1e-4 of this bound.)
+    up to more than 1e-6 of the sum, the singular values are computed as such. (Errors differ in
+    sign: on spectra that decay like those of image features the sum was off by 1e-4 of this
+    bound.)
     """
     tall = cross.shape[0] > cross.shape[1]
     rank = min(rank, *cross.shape)

@@ -20,8 +20,8 @@ class KernelDistance:
 
     Attributes:
         value: Mean over subsets; may be negative, because the estimator is unbiased.
-        spread: Standard deviation over subsets (ddof 0). Subsets overlap, so it is no standard error:
-            that comes from :func:`kernel_influence`.
+        spread: Standard deviation over subsets (ddof 0). Subsets overlap, so it is no standard
+            error: that comes from :func:`kernel_influence`.
         subsets: Subsets drawn; None when all samples were used once.
         subset_size: Samples of one subset and side as used; None when all samples were used once.
     """
@@ -47,8 +47,8 @@ def kernel_distance(
 
     A subset takes ``subset_size`` rows of each side without replacement; its value is the mean of k
     over distinct real pairs, plus the same over fake pairs, minus twice the mean over cross pairs
-    (Bińkowski et al., 2018). Draws come from one ``numpy.random.RandomState(seed)``, real before fake
-    in each subset: the order of torch-fidelity with ``real`` as its first input.
+    (Bińkowski et al., 2018). Draws come from one ``numpy.random.RandomState(seed)``, real before
+    fake in each subset: the order of torch-fidelity with ``real`` as its first input.
 
     Args:
         real: Reference features, shape ``(n, d)``, at least 2 rows.
@@ -95,8 +95,8 @@ def kernel_influence(
 ) -> np.ndarray:
     """Influence of each generated sample on the all-samples kernel distance, reference held fixed.
 
-    IF(y) = 2 (h(y) - mean h) with the witness function h(y) = mean k(y, other fake) - mean k(y, real)
-    (Gretton et al., 2012). Positive values are samples that make the distance larger.
+    IF(y) = 2 (h(y) - mean h) with the witness function h(y) = mean k(y, other fake) - mean k(y,
+    real) (Gretton et al., 2012). Positive values are samples that make the distance larger.
 
     Args:
         real: Reference features, shape ``(n, d)``, at least 2 rows.
@@ -106,8 +106,8 @@ def kernel_influence(
         coef0: Constant of the polynomial.
 
     Returns:
-        Shape ``(m,)``; sd / sqrt(m) is the standard error of the value with ``subsets=None``. It is of
-        first order: too small when both sides have the same distribution.
+        Shape ``(m,)``; sd / sqrt(m) is the standard error of the value with ``subsets=None``. It
+        is of first order: too small when both sides have the same distribution.
     """
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
     kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
@@ -157,7 +157,8 @@ def _subset_values(
     if size == n == m:
         # Every subset is the whole set in another order.
         draws = draws[:1]
-    # The whole kernel matrix serves all subsets at once: each is a column of 0 and 1 on either side.
+    # The whole kernel matrix serves all subsets at once: each is a column of 0 and 1 on either
+    # side.
     whole = (n * n / 2 + m * m / 2 + n * m) * (real.dim + len(draws))
     if whole < len(draws) * 2 * size * size * real.dim:
         in_real, in_fake = (

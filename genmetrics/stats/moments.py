@@ -42,9 +42,10 @@ def combine(a: Sums, b: Sums) -> Sums:
 class Moments:
     """Streaming mean and covariance of feature rows ``(n, dim)``.
 
-    Rows are folded in blocks of a fixed size by their position in the stream, each centred on its own
-    mean, so the result does not depend on how the stream is cut into updates, to the last bit, and an
-    offset of the features costs no digits. Memory is three ``(dim, dim)`` matrices and a block.
+    Rows are folded in blocks of a fixed size by their position in the stream, each centred on its
+    own mean, so the result does not depend on how the stream is cut into updates, to the last
+    bit, and an offset of the features costs no digits. Memory is three ``(dim, dim)`` matrices
+    and a block.
 
     Args:
         dim: Feature dimension.
@@ -73,8 +74,8 @@ class Moments:
         """Rebuild moments from a published mean and covariance.
 
         Args:
-            n: Samples they were made from. It bounds the rank of ``cov``; where it is not known, pass
-                any number above the dimension.
+            n: Samples they were made from. It bounds the rank of ``cov``; where it is not known,
+                pass any number above the dimension.
             mean: Shape ``(d,)``.
             cov: Covariance with divisor ``n - 1``, shape ``(d, d)``.
 
@@ -155,7 +156,9 @@ class Moments:
         Rows of a block that is not full yet are kept as rows, so that a stream which is stored and
         resumed gives the same bits as one that was not.
         """
-        pending = torch.cat(self._pending) if self._pending else self._folded.mean.new_zeros(0, self.dim)
+        pending = (
+            torch.cat(self._pending) if self._pending else self._folded.mean.new_zeros(0, self.dim)
+        )
         return {
             "n": self._folded.n,
             "mean": _numpy(self._folded.mean),

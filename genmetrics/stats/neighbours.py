@@ -1,9 +1,10 @@
 """Exact nearest neighbours and distance comparisons, at the speed of matrix products.
 
-Distances are screened as |a|^2 + |b|^2 - 2 a.b in tiles, float32 first. The screen's rounding error has
-a proven bound, so most comparisons are settled by it; the few that are not are repeated in float64, and
-what is still open is computed pair by pair as sum (a - b)^2 in float64. So every answer is that of the
-pairwise formula, which gives the same pair the same number wherever it stands, and ties are ties.
+Distances are screened as |a|^2 + |b|^2 - 2 a.b in tiles, float32 first. The screen's rounding
+error has a proven bound, so most comparisons are settled by it; the few that are not are repeated
+in float64, and what is still open is computed pair by pair as sum (a - b)^2 in float64. So every
+answer is that of the pairwise formula, which gives the same pair the same number wherever it
+stands, and ties are ties.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from torch import Tensor
 
 from genmetrics.stats.arrays import TILE, Rows, slices
 
-_SPARE = 2
+_SPARE = 4
 """Neighbours kept beyond the k wanted, so that rounding in the screen seldom reaches the k-th."""
 
-_BATCH = 1 << 17
-"""Numbers in one batch of pairwise differences or conversions: 1 MiB, which stays in the cache."""
+_PAIR_NUMBERS = 1 << 17
+"""Numbers in one batch of pairwise differences: 1 MiB, which stays in the cache."""
+
+_PART_NUMBERS = 1 << 19
+"""Numbers converted at a time. Not fewer: starting threads for small pieces costs more than it
+saves on a busy machine."""
 
 _KEEP_BYTES = 5 << 24
 """Converted blocks that a screen keeps instead of converting them again for every tile."""
@@ -38,17 +43,26 @@ class Neighbours(NamedTuple):
 
 
 def pair_distances(x: Rows, i: np.ndarray, y: Rows, j: np.ndarray) -> np.ndarray:
-    """Squared distances of the pairs ``(x[i], y[j])`` in float64.
+    """Squared distances of ``x[i]`` to each of ``y[j]`` in float64, on the CPU.
 
-    Batches are filled up to a fixed shape, because a reduction may group its terms by shape; so equal
-    pairs give equal bits in every call.
+    The sum of one pair is one inner loop over its row, whatever else is in the batch, so equal
+    pairs give equal bits in every call and on every device.
+
+    Args:
+        x: Rows ``(n, d)``.
+        i: Positions in ``x``, ``(p,)``.
+        y: Rows ``(m, d)``.
+        j: Positions in ``y`` for each entry of ``i``, ``(p, c)``.
+
+    Returns:
+        Shape ``(p, c)``.
     """
-    size = max(16, _BATCH // x.dim)
-    found = np.empty(len(i))
-    for where in slices(len(i), size):
-        count = where.stop - where.start
-        left, right = (np.pad(at[where], (0, size - count), mode="edge") for at in (i, j))
-        found[where] = (x[left] - y[right]).square_().sum(dim=1)[:count].cpu().numpy()
+    found = np.empty(j.shape)
+    for where in slices(len(i), max(16, _PAIR_NUMBERS // (x.dim * j.shape[1]))):
+        near = y[j[where].ravel()].cpu().numpy().reshape(-1, j.shape[1], x.dim)
+        difference = (near - x[i[where]].cpu().numpy()[:, None]).reshape(-1, x.dim)
+        squared = np.einsum("ij,ij->i", difference, difference)
+        found[where] = squared.reshape(-1, j.shape[1])
     return found
 
 
@@ -107,7 +121,7 @@ def within(
                 if undecided.sum() <= undecided.size // 64:
                     break
             a, b = np.nonzero(undecided)
-            exact = pair_distances(x, a + i.start, y, b + j.start)
+            exact = pair_distances(x, a + i.start, y, b[:, None] + j.start)[:, 0]
             at_x[a, b] = exact < radius_x[i][a]
             at_y[a, b] = exact < radius_y[j][b]
             yield i, j, at_x, at_y
@@ -116,9 +130,9 @@ def within(
 class _Screen:
     """Squared distances between two sets in one float type, with a proven error.
 
-    Rows are centred on the mean of ``y`` and scaled by a power of two to length 1 at most. With unit
-    roundoff u, the products, the rounding of rows and norms and the sums are together off by at most
-    (d + O(1)) u (|a|^2 + |b|^2) (Higham, 2002, section 3.1).
+    Rows are centred on the mean of ``y`` and scaled by a power of two to length 1 at most. With
+    unit roundoff u, the products, the rounding of rows and norms and the sums are together off by
+    at most (d + O(1)) u (|a|^2 + |b|^2) (Higham, 2002, section 3.1).
     """
 
     def __init__(self, x: Rows, y: Rows, dtype: torch.dtype) -> None:
@@ -127,7 +141,7 @@ class _Screen:
         total = torch.zeros(y.dim, dtype=torch.float64, device=y.device)
         longest = 0.0
         for rows in (y,) if x is y else (y, x):
-            for _, block in rows.blocks(max(16, _BATCH // y.dim)):
+            for _, block in rows.blocks():
                 longest = max(longest, float(torch.linalg.vector_norm(block, dim=1).max()))
                 if rows is y:
                     total += block.sum(dim=0)
@@ -154,7 +168,7 @@ class _Screen:
         count = where.stop - where.start
         rounded = torch.empty(count, rows.dim, dtype=self._dtype, device=rows.device)
         norms = torch.empty(count, dtype=self._dtype, device=rows.device)
-        for part in slices(count, max(16, _BATCH // rows.dim)):
+        for part in slices(count, max(16, _PART_NUMBERS // rows.dim)):
             block = rows[where.start + part.start : where.start + part.stop]
             rounded[part] = torch.add(self._centre, block, alpha=self._scale)
             norms[part] = rounded[part].to(torch.float64).square().sum(dim=1)
@@ -204,8 +218,8 @@ class _Best:
 def _smallest(tile: Tensor, count: int, depth: int = 16) -> tuple[Tensor, Tensor]:
     """``tile.topk(count, largest=False)`` by rows, several times faster on wide tiles.
 
-    Columns are dealt to groups of ``depth``, as an array ``(depth, groups)``; the smallest entries lie
-    in the groups that have the smallest minima.
+    Columns are dealt to groups of ``depth``, as an array ``(depth, groups)``; the smallest
+    entries lie in the groups that have the smallest minima.
     """
     rows, columns = tile.shape
     groups = columns // depth
@@ -254,8 +268,7 @@ def _exclude(tile: Tensor, asking: np.ndarray, columns: slice) -> None:
 def _nearest_of(x: Rows, asking: np.ndarray, y: Rows, candidates: np.ndarray, k: int) -> Neighbours:
     """Order each row's candidates by their exact distance, equal ones by position; keep k."""
     candidates = np.sort(candidates, axis=1)
-    pairs = pair_distances(x, np.repeat(asking, candidates.shape[1]), y, candidates.ravel())
-    exact = pairs.reshape(candidates.shape)
+    exact = pair_distances(x, asking, y, candidates)
     order = np.argsort(exact, axis=1, kind="stable")[:, :k]
     return Neighbours(
         np.take_along_axis(candidates, order, axis=1), np.take_along_axis(exact, order, axis=1)

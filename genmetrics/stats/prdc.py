@@ -39,9 +39,9 @@ class Prdc:
 def prdc(real: Array, fake: Array, *, k: int = 5) -> Prdc:
     """Precision and recall (Kynkäänniemi et al., 2019), density and coverage (Naeem et al., 2020).
 
-    A sample's neighbourhood is the open ball up to its k-th nearest neighbour in its own set, itself
-    not counted. Comparisons are strict and exact (see :mod:`genmetrics.stats.neighbours`), so equal
-    sets give 1.0 four times. Where all samples of a set are equal, its balls are empty.
+    A sample's neighbourhood is the open ball up to its k-th nearest neighbour in its own set,
+    itself not counted. Comparisons are strict and exact (see :mod:`genmetrics.stats.neighbours`),
+    so equal sets give 1.0 four times. Where all samples of a set are equal, its balls are empty.
 
     Args:
         real: Reference features, shape ``(n, d)``, at least k + 1 rows.
@@ -52,7 +52,8 @@ def prdc(real: Array, fake: Array, *, k: int = 5) -> Prdc:
         TooFewSamplesError: A side has fewer than k + 1 rows.
         InputError: Shapes that do not fit, a row that is not finite, k below 1.
 
-    Equals clovaai/prdc and dgm-eval with the same k, except where float32 rounding decides a tie there.
+    Equals clovaai/prdc and dgm-eval with the same k, except where float32 rounding decides a tie
+    there.
 
     Examples:
         >>> got = prdc(np.array([[0.0], [1.0], [3.0]]), np.array([[0.5], [10.0]]), k=1)

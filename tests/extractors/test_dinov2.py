@@ -120,7 +120,6 @@ def test_original_layout_against_timm(items: list[Item], tmp_path: Path) -> None
     mine = run(DINOv2Spec.create(model=str(tmp_path / "dinov2.pth")).build("cpu"), items)["cls"]
     assert relative(mine, expected) < 1e-5
 
-
     torch.save({**state, "register_tokens": torch.zeros(1, 4, 128)}, tmp_path / "other.pth")
     with pytest.raises(WeightsError, match="no place for .*register_tokens"):
         DINOv2Spec.create(model=str(tmp_path / "other.pth")).build("cpu")
