@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from genmetrics.core.metric import Metric
+from genmetrics.report.files import check_out, write_report
 from genmetrics.run.evaluate import Cache, Report, default_workers, run_plan
 from genmetrics.run.plan import Inputs, make_plan
 from genmetrics.run.progress import Progress
@@ -69,6 +70,7 @@ def evaluate(
     Raises:
         GenmetricsError: Bad input or usage, in one line, before anything was written.
     """
+    folder = None if out is None else check_out(Path(out))
     inputs = Inputs(
         generated=generated,
         reference=reference,
@@ -101,8 +103,6 @@ def evaluate(
         on_error=on_error,
         progress=progress,
     )
-    if out is not None:
-        from genmetrics.report.files import write_report
-
-        write_report(report, Path(out))
+    if folder is not None:
+        write_report(report, folder)
     return report

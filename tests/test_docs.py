@@ -29,7 +29,7 @@ import pytest
 from PIL import Image
 
 import genmetrics
-import genmetrics.metrics  # noqa: F401  (registers them all)
+import genmetrics.metrics
 from genmetrics.core.errors import WeightsError
 from genmetrics.core.registry import full_id, options_of, registered
 

@@ -236,6 +236,7 @@ class SetMetric(RowsMetric):
         *,
         n_reference: int = 0,
         standard_error: float | None = None,
+        interval: Interval | None = None,
         parts: Mapping[str, float] | None = None,
         warnings: Sequence[str] = (),
     ) -> Result:
@@ -248,6 +249,7 @@ class SetMetric(RowsMetric):
             ids: Sample ids in the order of ``influence``.
             n_reference: Size of the reference set.
             standard_error: Replaces the one from ``influence`` where other terms add to it.
+            interval: Replaces the normal interval, which is cut to the metric's bounds.
             parts: Further numbers.
             warnings: What a reader should know.
         """
@@ -256,9 +258,14 @@ class SetMetric(RowsMetric):
         n = len(ids)
         if standard_error is None:
             standard_error = float(np.std(influence, ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-        interval = None
-        if np.isfinite(standard_error):
-            interval = Interval(*normal_interval(value, standard_error, LEVEL))
+        if interval is None and np.isfinite(standard_error):
+            lo, hi, level = normal_interval(value, standard_error, LEVEL)
+            least, most = self.bounds
+            interval = Interval(
+                lo if least is None else max(lo, least),
+                hi if most is None else min(hi, most),
+                level,
+            )
         return self._result(
             value,
             n=n,

@@ -94,7 +94,8 @@ class UnitRows(Rows):
     def __getitem__(self, rows: slice | np.ndarray) -> Tensor:
         """Read some rows as unit vectors."""
         block = super().__getitem__(rows)
-        return block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
+        unit: Tensor = block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
+        return unit
 
 
 def block_rows(dim: int) -> int:
@@ -150,7 +151,7 @@ def as_rows(
 def _finite_rows(block: Array) -> np.ndarray:
     if isinstance(block, Tensor):
         return torch.isfinite(block).all(dim=1).cpu().numpy()
-    return np.isfinite(block).all(axis=1)
+    return np.asarray(np.isfinite(block).all(axis=1))
 
 
 def as_pair(real: Array, fake: Array, *, minimum: int = 1, why: str = "") -> tuple[Rows, Rows]:

@@ -16,12 +16,14 @@ class AuthPctEstimate:
 
     Attributes:
         value: Per cent, 0 to 100.
+        influence: Shape ``(m,)``: 100 or 0 for each generated sample, less the value.
         authentic: Whether each generated sample is authentic, bool ``(m,)``.
         nearest_train: Position of the training sample nearest to each, int ``(m,)``.
         standard_error: Of the value, in per cent, with the training set held fixed.
     """
 
     value: float
+    influence: np.ndarray
     authentic: np.ndarray
     nearest_train: np.ndarray
     standard_error: float
@@ -54,9 +56,14 @@ def authpct(train: Array, fake: Array) -> float:
 
 
 def authpct_estimate(train: Array, fake: Array) -> AuthPctEstimate:
-    """AuthPct with the verdict on each generated sample. Arguments and errors as
-    :func:`authpct`.""" a = as_rows(train, "train", minimum=2, why="AuthPct") b = as_rows(fake,
-    "fake", why="AuthPct", device=a.device) require_same_dim(a.dim, b.dim) spacing = nearest(a,
-    None, 1).squared[:, 0] index, squared = (found[:, 0] for found in nearest(b, a, 1)) authentic
-    = spacing[index] < squared percent = 100.0 * authentic return
-    AuthPctEstimate(float(percent.mean()), authentic, index, standard_error(percent))
+    """AuthPct with the verdict on each sample. Arguments and errors as :func:`authpct`."""
+    a = as_rows(train, "train", minimum=2, why="AuthPct")
+    b = as_rows(fake, "fake", why="AuthPct", device=a.device)
+    require_same_dim(a.dim, b.dim)
+    spacing = nearest(a, None, 1).squared[:, 0]
+    index, squared = (found[:, 0] for found in nearest(b, a, 1))
+    authentic = spacing[index] < squared
+    percent = 100.0 * authentic
+    value = float(percent.mean())
+    influence = percent - value
+    return AuthPctEstimate(value, influence, authentic, index, standard_error(influence))

@@ -43,7 +43,8 @@ def mean_interval(
         two clusters hold a value: one cluster tells nothing about the next.
 
     Raises:
-        InputError: Labels that do not match the values in number, or an option out of range.
+        InputError: An infinite value, labels that do not match the values in number, or an option
+            out of range.
 
     Examples:
         >>> mean_interval([1.0, 1.0, 1.0])
@@ -55,6 +56,9 @@ def mean_interval(
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1:
         raise InputError(f"values have shape {numbers.shape}; pass one number a sample")
+    if np.isinf(numbers).any():
+        at = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise InputError(f"value {at} is {numbers[at]}, which has no mean; leave it out")
     group = _codes(groups, numbers, "groups") if groups is not None else np.zeros(len(numbers), int)
     cluster = np.arange(len(numbers)) if clusters is None else _codes(clusters, numbers, "clusters")
     # Sorted by value, so that sums come out the same in whatever order the samples were given.

@@ -221,8 +221,9 @@ def _unit_pair(
 def _series(
     real: UnitRows, fake: UnitRows, sigma: float, scale: float, estimator: Estimator
 ) -> _Series | None:
-    """CMMD by moments, or None where summing all pairs is as cheap or the series not good
-    enough.""" n, m, s = len(real), len(fake), sigma**-2 if max(n, m) <= SUBSAMPLE:
+    """CMMD by moments; None where all pairs are as cheap, or the series is not good enough."""
+    n, m, s = len(real), len(fake), sigma**-2
+    if max(n, m) <= SUBSAMPLE:
         return None
     (mean_x, second_x), (mean_y, second_y) = (
         _orders(Moments.from_rows(rows)) for rows in (real, fake)

@@ -65,7 +65,7 @@ def frechet_distance(real: Array, fake: Array) -> float:
     matrix roots (1e-6 relative where the covariances are well conditioned).
 
     Examples:
-        >>> frechet_distance(np.array([[0.0], [2.0]]), np.array([[1.0], [3.0]]))
+        >>> round(frechet_distance(np.array([[0.0], [2.0]]), np.array([[1.0], [3.0]])), 9)
         1.0
     """
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
@@ -224,7 +224,8 @@ def _factor(cov: Tensor, rank: int, side: str) -> Tensor:
         lower, info = torch.linalg.cholesky_ex(cov)
         pivots = lower.diagonal().square()
         if int(info) == 0 and pivots.min() > noise * pivots.max():
-            return lower.T
+            upper: Tensor = lower.T
+            return upper
     # Singular: keep the eigenvalues that are more than rounding. The root of a zero that came out
     # as 1e-16 would be 1e-8, times hundreds of dimensions.
     values, vectors = torch.linalg.eigh(cov)
@@ -235,17 +236,18 @@ def _factor(cov: Tensor, rank: int, side: str) -> Tensor:
         )
     keep = torch.arange(len(values), device=values.device) >= len(values) - rank
     keep &= values > noise * values[-1]
-    return (vectors[:, keep] * values[keep].sqrt()).T
+    factor: Tensor = (vectors[:, keep] * values[keep].sqrt()).T
+    return factor
 
 
 def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
     """Singular values of ``cross``, by its smaller Gram matrix if that is accurate enough.
 
     Eigenvalues of the Gram matrix cost half to a quarter of singular values, but an error e in an
-    eigenvalue becomes min(sqrt(e), e / (2 s)) in the singular value s. Where these errors could add
-    up to more than 1e-6 of the sum, the singular values are computed as such. (Errors differ in
-    sign: on spectra that decay like those of image features the sum was off by 1e-4 of this
-    bound.)
+    eigenvalue becomes e / (2 s) in the singular value s, and sqrt(e) where s is zero. Where a value
+    is near that floor, or the errors could add up to more than 1e-6 of the sum, the singular values
+    are computed as such. (Errors differ in sign: on spectra that decay like those of image features
+    the sum was off by 1e-4 of this bound.)
     """
     tall = cross.shape[0] > cross.shape[1]
     rank = min(rank, *cross.shape)
@@ -263,17 +265,18 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
         values, basis, tall = values[:rank], basis[:rank].T, True
     if not vectors:
         return _Spectrum(values, None)
-    keep = values > len(gram) * _EPS * values.max()
+    keep = values > len(gram) * _EPS * values[:1].new_tensor(_largest(values))
     values, basis = values[keep], basis[:, keep]
     return _Spectrum(values, basis if tall else cross.T @ basis / values)
 
 
 def _accurate(values: Tensor) -> bool:
     """Tell whether the roots of computed eigenvalues are good for their sum (see above)."""
-    largest = values.max()
-    error = _EPS * len(values) ** 0.5 * largest.square()
-    worst = torch.minimum(error.sqrt(), error / (2 * values))
-    return bool(largest > 0 and worst.sum() <= 1e-6 * values.sum())
+    if len(values) == 0:
+        return True
+    error = _EPS * len(values) ** 0.5 * values.max().square()
+    above_floor = values.min().square() > 100 * error
+    return bool(above_floor and (error / (2 * values)).sum() <= 1e-6 * values.sum())
 
 
 def _distance(real: _Gaussian, fake: _Gaussian) -> float:

@@ -74,8 +74,8 @@ def kernel_distance(
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
     kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
     if subsets is None:
-        ones = [torch.ones(len(rows), 1, dtype=torch.float64, device=a.device) for rows in (a, b)]
-        return KernelDistance(float(_distances(a, b, *ones, kernel)), 0.0, None, None)
+        in_a, in_b = (torch.ones(len(rows), 1, dtype=torch.float64).to(a.device) for rows in (a, b))
+        return KernelDistance(float(_distances(a, b, in_a, in_b, kernel)), 0.0, None, None)
     if subsets < 1 or subset_size < 2:
         raise InputError(
             f"subsets={subsets}, subset_size={subset_size}; pass at least 1 subset of at least 2"

@@ -38,7 +38,7 @@ _TINY = 1e-30
 class Neighbours(NamedTuple):
     """For each row its nearest others in order: positions and squared distances, ``(n, k)``."""
 
-    index: np.ndarray
+    rows: np.ndarray
     squared: np.ndarray
 
 
@@ -84,15 +84,17 @@ def nearest(x: Rows, y: Rows | None, k: int) -> Neighbours:
         exact = _nearest_of(x, left, points, candidates, k)
         # Everything that is no candidate is at the floor or beyond.
         proven = (exact.squared[:, -1] <= floor) | (keep == available)
-        found.index[left[proven]] = exact.index[proven]
+        found.rows[left[proven]] = exact.rows[proven]
         found.squared[left[proven]] = exact.squared[proven]
         left = left[~proven]
         if not len(left):
             break
     for i in left:  # more neighbours tie to rounding than there are spare ones
         others = np.arange(len(points))
-        exact = _nearest_of(x, i[None], points, others[None] if y else others[None, others != i], k)
-        found.index[i], found.squared[i] = exact.index[0], exact.squared[0]
+        if y is None:
+            others = others[others != i]
+        exact = _nearest_of(x, np.array([i]), points, others[None], k)
+        found.rows[i], found.squared[i] = exact.rows[0], exact.squared[0]
     return found
 
 

@@ -88,9 +88,10 @@ def _directions(features: Array) -> UnitRows:
 
 
 def _small_gram(rows: Rows) -> Tensor:
-    """X'X / n or XX' / n, whichever is smaller: their eigenvalues that are not zero are the
-    same.""" n, d = len(rows), rows.dim gram = torch.zeros(min(n, d), min(n, d),
-    dtype=torch.float64, device=rows.device) if n >= d:
+    """X'X / n or XX' / n, whichever is smaller: eigenvalues that are not zero agree."""
+    n, d = len(rows), rows.dim
+    gram = torch.zeros(min(n, d), min(n, d), dtype=torch.float64, device=rows.device)
+    if n >= d:
         for _, block in rows.blocks():
             gram.addmm_(block.T, block, alpha=1 / n)
     else:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -144,6 +141,11 @@ def _download(entry: Entry, url: str, part: Path, progress: Progress | None) -> 
 
 def _chunks(url: str) -> Iterator[tuple[bytes, int]]:
     """Yield pieces of the body and its announced length; every network fault becomes ours."""
+    # imported here, so that `genmetrics list` and `show` do not load a network stack
+    import http.client
+    import urllib.error
+    import urllib.request
+
     from genmetrics import __version__
 
     request = urllib.request.Request(url, headers={"User-Agent": f"genmetrics/{__version__}"})

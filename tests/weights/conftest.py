@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from .local_weights import PAYLOAD, SHA256, Server
 
 FOREIGN = (

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from .local_weights import PAYLOAD, SHA256, Page, Server
 
 from genmetrics import weights
 from genmetrics.core.errors import WeightsError
+
+from .local_weights import PAYLOAD, SHA256, Page, Server
 
 FETCH = [sys.executable, "-c", "from genmetrics import weights; print(weights.fetch('net'))"]
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from .local_weights import snapshot
 
 from genmetrics import weights
 from genmetrics.core.errors import UsageError, WeightsError
+
+from .local_weights import snapshot
 
 pytestmark = pytest.mark.usefixtures("no_sockets")
 
