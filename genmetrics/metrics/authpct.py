@@ -12,9 +12,9 @@ import numpy as np
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
-from genmetrics.core.result import Result
+from genmetrics.core.result import Interval, Result
 from genmetrics.extractors.backbones import NAMES, backbone
-from genmetrics.metrics.base import SetMetric
+from genmetrics.metrics.base import LEVEL, SetMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,15 @@ class AuthPct(SetMetric):
         )
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
-        from genmetrics.stats import authpct_estimate
+        from genmetrics.stats import authpct_estimate, wilson_interval
 
         real = self._real()
         estimate = authpct_estimate(real, fake)
-        return self._set_result(estimate.value, estimate.influence, ids, n_reference=len(real))
+        lo, hi, level = wilson_interval(estimate.value / 100, len(fake), LEVEL)
+        return self._set_result(
+            estimate.value,
+            estimate.influence,
+            ids,
+            n_reference=len(real),
+            interval=Interval(100 * lo, 100 * hi, level),
+        )

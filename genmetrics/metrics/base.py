@@ -387,6 +387,8 @@ class SampleMetric(RowsMetric):
             groups=None if groups is None else [groups[i] for i in kept],
             level=LEVEL,
         )
+        if not np.isfinite(interval[0]):
+            return self._result(value, **common)  # one cluster tells nothing about the next
         return self._result(value, interval=Interval(*interval), **common)
 
     def _without_mean(self, scores: np.ndarray, common: dict[str, Any]) -> Result:

@@ -166,8 +166,20 @@ class _Stage:
                     for i in batch.wanted:
                         self._forward(i, prepared)
                 progress.advance(len(batch.members))
+            self._fail_alike()
         finally:
             progress.end()
+
+    def _fail_alike(self) -> None:
+        """Fail the samples whose content equals that of a failed one: nobody else looked at it."""
+        failures = list(self.outcome.failures.values())
+        for job in self.jobs if failures else ():
+            reasons = {f.who.sample.digest(job.spec.inputs): f.reason for f in failures}
+            known = self.store.keys(job.spec)
+            for who in job.members:
+                key = who.sample.digest(job.spec.inputs)
+                if key in reasons and key not in known:
+                    self.outcome.fail(who, reasons[key])
 
     def _missing(self) -> tuple[list[Who], dict[Place, tuple[int, ...]]]:
         """Samples in order, and for each the extractors that have not seen its content."""

@@ -8,7 +8,7 @@ standard error.
 
 from genmetrics.stats.arrays import as_float64, standard_error
 from genmetrics.stats.authpct import AuthPctEstimate, authpct, authpct_estimate
-from genmetrics.stats.bootstrap import mean_interval, normal_interval
+from genmetrics.stats.bootstrap import mean_interval, normal_interval, wilson_interval
 from genmetrics.stats.cmmd import CmmdEstimate, UnitMoments, cmmd, cmmd_estimate, cmmd_exact
 from genmetrics.stats.frechet import (
     FrechetEstimate,
@@ -21,6 +21,7 @@ from genmetrics.stats.frechet import (
 from genmetrics.stats.inception import InceptionScore, inception_influence, inception_score
 from genmetrics.stats.kernel import KernelDistance, kernel_distance, kernel_influence
 from genmetrics.stats.moments import Moments
+from genmetrics.stats.pairs import psnr, ssim
 from genmetrics.stats.prdc import Prdc, prdc
 from genmetrics.stats.vendi import VendiEstimate, vendi, vendi_estimate
 
@@ -52,7 +53,10 @@ __all__ = [
     "mean_interval",
     "normal_interval",
     "prdc",
+    "psnr",
+    "ssim",
     "standard_error",
     "vendi",
     "vendi_estimate",
+    "wilson_interval",
 ]

@@ -100,6 +100,28 @@ def _require_level(level: float) -> None:
         raise InputError(f"level={level}; pass a probability between 0 and 1, such as 0.95")
 
 
+def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float, float]:
+    """Wilson's score interval of a proportion (Wilson, 1927): sound also at 0 and 1.
+
+    Args:
+        share: Observed proportion, 0 to 1.
+        n: Observations, at least 1.
+        level: Coverage, between 0 and 1.
+
+    Examples:
+        >>> lo, hi, _ = wilson_interval(9 / 85, 85)
+        >>> round(100 * lo, 2), round(100 * hi, 2)
+        (5.67, 18.91)
+    """
+    if n < 1:
+        raise InputError("a share of 0 observations has no interval; at least 1 is needed")
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    scale = 1 + z**2 / n
+    centre = (share + z**2 / (2 * n)) / scale
+    width = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / scale
+    return max(0.0, centre - width), min(1.0, centre + width), level
+
+
 def _codes(labels: Sequence[Hashable], values: np.ndarray, name: str) -> np.ndarray:
     """Number the labels."""
     if len(labels) != len(values):

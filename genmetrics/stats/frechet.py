@@ -251,6 +251,8 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
     """
     tall = cross.shape[0] > cross.shape[1]
     rank = min(rank, *cross.shape)
+    if rank == 0:  # a side without any variation
+        return _Spectrum(cross.new_zeros(0), cross.new_zeros(cross.shape[1], 0))
     gram = cross.T @ cross if tall else cross @ cross.T
     if vectors:
         squares, basis = torch.linalg.eigh(gram)
@@ -265,15 +267,13 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
         values, basis, tall = values[:rank], basis[:rank].T, True
     if not vectors:
         return _Spectrum(values, None)
-    keep = values > len(gram) * _EPS * values[:1].new_tensor(_largest(values))
+    keep = values > len(gram) * _EPS * values.max()
     values, basis = values[keep], basis[:, keep]
     return _Spectrum(values, basis if tall else cross.T @ basis / values)
 
 
 def _accurate(values: Tensor) -> bool:
     """Tell whether the roots of computed eigenvalues are good for their sum (see above)."""
-    if len(values) == 0:
-        return True
     error = _EPS * len(values) ** 0.5 * values.max().square()
     above_floor = values.min().square() > 100 * error
     return bool(above_floor and (error / (2 * values)).sum() <= 1e-6 * values.sum())

@@ -137,6 +137,14 @@ def test_an_extractor_that_refuses_one_image_fails_that_image_only(images):
     assert report["toy-distance"].n == 12 and report["toy-distance"].n_reference == 8
 
 
+def test_a_copy_of_an_image_that_gives_no_features_fails_as_the_image_does(images):
+    Image.new("RGB", (12, 12), 0).save(images[0] / "black1.png")  # all-zero features
+    (images[0] / "black2.png").write_bytes((images[0] / "black1.png").read_bytes())
+    report = gm.evaluate(*images, both(), cache=False, on_error="skip")
+    assert [f.who.sample.id for f in report.failures] == ["black1", "black2"]
+    assert report["toy-distance"].n == 13
+
+
 def test_nothing_left_is_a_failed_metric_and_not_a_crash(tmp_path):
     folder = tmp_path / "gen"
     folder.mkdir()

@@ -43,6 +43,8 @@ class ToyExtractor(Extractor):
         if item.id == self.spec.fault.removeprefix("prepare:"):
             raise InputError("too dark to see")
         image = item.image.double().numpy()
+        if min(image.shape[1:]) < 2:
+            raise InputError(f"{item.id} is smaller than the 2 x 2 grid")
         h, w = image.shape[1] // 2, image.shape[2] // 2
         blocks = [image[:, :h, :w], image[:, h:, :w], image[:, :h, w:], image[:, h:, w:]]
         return item.id, np.concatenate([block.mean(axis=(1, 2)) for block in blocks])
