@@ -184,6 +184,8 @@ def place(
     prepared: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A fresh copy of the folder as the working directory, no weights but those installed."""
+    import torch
+
     from genmetrics.core import registry
 
     folder = tmp_path / "page"
@@ -195,7 +197,10 @@ def place(
         monkeypatch.setenv(name, str(home))
     monkeypatch.setenv("GENMETRICS_OFFLINE", "1")
     monkeypatch.setattr(registry, "_METRICS", dict(registry._METRICS))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the examples are so small that threads only wait for each other
     yield folder
+    torch.set_num_threads(threads)
 
 
 # -- pages -----------------------------------------------------------------------------------------
@@ -263,10 +268,26 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_fence_is_a_block_with_a_language(page: Path) -> None:
+    assert page.read_text().count("```") == 2 * len(list(blocks(page)))
+
+
 def test_the_index_names_every_page() -> None:
     index = (DOCS / "README.md").read_text()
     pages = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.name != "README.md"]
     assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_every_test_that_is_named_as_evidence_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (DOCS / "checked.md").read_text())
+    assert len(named) > 30
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not (ROOT / file).exists() or f"def {name}(" not in (ROOT / file).read_text()
+    ]
+    assert missing == []
 
 
 # -- cards -----------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def create(request: Request, *, device: str = "auto", weights: Any = None) -> Me
     parameters = inspect.signature(request.metric.__init__).parameters
     if weights and "weights" in parameters:
         arguments["weights"] = weights
-    return request.metric(device=device, **arguments)  # type: ignore[call-arg]
+    return request.metric(device=device, **arguments)
 
 
 def _option(metric: type[Metric], text: str) -> tuple[str, Any]:

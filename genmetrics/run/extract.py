@@ -120,8 +120,8 @@ def describe_failures(failures: Sequence[Failure]) -> str:
     more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
     what = "sample" if len(failures) == 1 else "samples"
     return (
-        f"{len(failures)} {what} cannot be used: {shown}{more}. Fix or remove what is named, or pass"
-        " --on-error skip"
+        f"{len(failures)} {what} cannot be used: {shown}{more}. Fix or remove what is named, or"
+        " pass --on-error skip"
     )
 
 

@@ -27,7 +27,7 @@ def mean_interval(
 
     Whole clusters are drawn with replacement, so images of one prompt stay together. Clusters are
     exchanged only with those that feed the same groups: a task keeps its number of prompts. The
-    interval does not depend on the order of the values or on what the labels are called.
+    interval does not depend on the order of the values.
 
     Args:
         values: One a sample; NaN (a failed sample) is left out.
@@ -123,11 +123,11 @@ def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, f
 
 
 def _codes(labels: Sequence[Hashable], values: np.ndarray, name: str) -> np.ndarray:
-    """Number the labels."""
+    """Number the labels, the same way in whatever order they come."""
     if len(labels) != len(values):
         raise InputError(f"{len(labels)} {name} for {len(values)} values; pass one a value")
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)
+    known = {label: code for code, label in enumerate(sorted(set(labels), key=repr))}
+    return np.array([known[label] for label in labels], dtype=np.intp)
 
 
 def _cluster_table(

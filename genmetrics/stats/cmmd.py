@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -275,40 +275,54 @@ def _tail(real: UnitRows, fake: UnitRows, s: float) -> _Tail:
         rows[np.sort(rng.choice(len(rows), min(len(rows), SUBSAMPLE), replace=False))]
         for rows in (real, fake)
     )
-    xx, yy = (_beyond_second(s, v @ v.T).fill_diagonal_(0.0) for v in (x, y))
-    xy = _beyond_second(s, x @ y.T)
-    diagonal = float(_beyond_second(s, torch.ones(1, dtype=torch.float64)))
     n, m = len(real), len(fake)
-    # Distinct pairs are estimated, the diagonal is known.
-    rows_xx, rows_yy = xx.sum(dim=1) / (len(x) - 1), yy.sum(dim=1) / (len(y) - 1)
-    left_x, left_y = 1 - len(x) / n, 1 - len(y) / m
+    xx, yy, xy = _tail_means(x, x, s), _tail_means(y, y, s), _tail_means(x, y, s)
+    left_x, left_y = 1 - len(x) / n, 1 - len(y) / m  # shares that the subsample leaves out
     first_order = 4 * (
-        left_x * (rows_xx - xy.mean(dim=1)).var() / len(x)
-        + left_y * (rows_yy - xy.mean(dim=0)).var() / len(y)
+        left_x * (xx.rows - xy.rows).var() / len(x) + left_y * (yy.rows - xy.columns).var() / len(y)
     )
     second_order = (
-        2 * left_x * xx.var() / len(x) ** 2
-        + 2 * left_y * yy.var() / len(y) ** 2
-        + 4 * max(left_x, left_y) * xy.var() / (len(x) * len(y))
+        2 * left_x * xx.variance / len(x) ** 2
+        + 2 * left_y * yy.variance / len(y) ** 2
+        + 4 * max(left_x, left_y) * xy.variance / (len(x) * len(y))
     )
+    # Distinct pairs are estimated, the diagonal is known.
+    diagonal = float(_beyond_second(s, torch.ones(1, dtype=torch.float64)))
     return _Tail(
-        diagonal / n + (1 - 1 / n) * float(rows_xx.mean()),
-        diagonal / m + (1 - 1 / m) * float(rows_yy.mean()),
-        float(xy.mean()),
-        float((first_order + second_order).sqrt()),
+        diagonal / n + (1 - 1 / n) * float(xx.rows.mean()),
+        diagonal / m + (1 - 1 / m) * float(yy.rows.mean()),
+        float(xy.rows.mean()),
+        float(first_order + second_order) ** 0.5,
     )
+
+
+class _TailMeans(NamedTuple):
+    rows: Tensor
+    columns: Tensor
+    variance: float
+
+
+def _tail_means(x: Tensor, y: Tensor, s: float) -> _TailMeans:
+    """Means by row and column, and variance, of orders 3 and above; not of rows with themselves."""
+    values = _beyond_second(s, x @ y.T)
+    if x is y:
+        values.fill_diagonal_(0.0)
+    own = 1 if x is y else 0
+    rows, columns = values.sum(dim=1) / (len(y) - own), values.sum(dim=0) / (len(x) - own)
+    return _TailMeans(rows, columns, float(values.var()))
 
 
 def _beyond_second(s: float, products: Tensor) -> Tensor:
-    """exp(u) - 1 - u - u^2/2 of u = s * products in [-s, s], without cancellation for small s."""
-    u = products * s
+    """exp(u) - 1 - u - u^2/2 of u = s * products in [-s, s]; overwrites ``products``."""
+    u = products.mul_(s)
     if s > 0.5:
         return u.exp() - 1 - u - u.square() / 2
+    # Nested, because for small u the difference above would cancel.
     last = next(j for j in range(4, 20) if 6 * s ** (j - 3) / math.factorial(j) < 1e-17)
     nested = torch.ones_like(u)
     for j in range(last, 3, -1):
         nested.mul_(u).div_(j).add_(1.0)
-    return nested.mul_(u**3).div_(6.0)
+    return nested.mul_(u).mul_(u).mul_(u).div_(6.0)
 
 
 def _exact(

@@ -103,8 +103,9 @@ def frechet_influence(reference_moments: Moments, fake: Array) -> np.ndarray:
     Returns:
         Shape ``(n,)``, in units of the distance times n.
 
-    Checked by simulation: at d = 64, n = 500 predicted and observed standard errors agree to a few
-    per cent.
+    Checked by simulation: predicted and observed standard errors agree to a few per cent where n is
+    several times d or the spectrum decays like that of image features (at any n); with isotropic
+    features and n near d or below, the prediction is up to 45 % too large.
     """
     return frechet_estimate(reference_moments, fake).influence
 
@@ -200,10 +201,14 @@ def _gaussian(rows: Rows) -> _Gaussian:
     n = len(rows)
     if n > rows.dim:
         return _gaussian_of_moments(Moments.from_rows(rows), rows.side)
-    block = rows[:]
-    mean = block.mean(dim=0)
-    factor = (block - mean) / (n - 1) ** 0.5
-    return _Gaussian(mean, float(factor.square().sum()), factor, n - 1)
+    return _gaussian_of_few(rows[:])
+
+
+def _gaussian_of_few(rows: Tensor) -> _Gaussian:
+    """Fit a Gaussian to at most d rows: centred, they are the factor."""
+    mean = rows.mean(dim=0)
+    factor = (rows - mean) / (len(rows) - 1) ** 0.5
+    return _Gaussian(mean, float(factor.square().sum()), factor, len(rows) - 1)
 
 
 def _gaussian_of_moments(moments: Moments, side: str) -> _Gaussian:
@@ -212,6 +217,9 @@ def _gaussian_of_moments(moments: Moments, side: str) -> _Gaussian:
         raise TooFewSamplesError(
             f"the {side} side has {n} samples, {_WHY} needs at least 2; add samples"
         )
+    few = moments.few_rows()
+    if few is not None:
+        return _gaussian_of_few(few)
     cov = scatter / (n - 1)
     rank = min(n - 1, moments.dim)
     return _Gaussian(mean, float(cov.trace()), _factor(cov, rank, side), rank)

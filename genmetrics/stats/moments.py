@@ -59,7 +59,7 @@ class Moments:
         self._folded = Sums(0, zeros, zeros.new_zeros(dim, dim))
         self._pending: list[Tensor] = []
         self._queued = 0
-        self._block = block_rows(dim)
+        self._block = max(block_rows(dim), dim)  # so that `few_rows` serves any set that small
 
     @classmethod
     def from_rows(cls, rows: Rows) -> Moments:
@@ -149,6 +149,15 @@ class Moments:
         if not self._pending:
             return self._folded
         return combine(self._folded, _sums(torch.cat(self._pending)))
+
+    def few_rows(self) -> Tensor | None:
+        """Return the rows themselves while all are still queued and at most ``dim``, else None.
+
+        Rows are a factor of their own covariance, so whoever needs one is spared a decomposition.
+        """
+        if self._folded.n or not 0 < self._queued <= self.dim:
+            return None
+        return torch.cat(self._pending)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything seen, as plain numbers and arrays.

@@ -288,5 +288,5 @@ def _dtypes(device: torch.device) -> tuple[torch.dtype, ...]:
 def _float32_is_float32() -> bool:
     """Probe whether float32 products are rounded to float32 (a user may have allowed bfloat16)."""
     value = 1 + 2.0**-12
-    probe = torch.full((TILE, 64), value, dtype=torch.float32)
+    probe = torch.full((64, 64), value, dtype=torch.float32)
     return bool(torch.all((probe @ probe.T - 64 * value**2).abs() < 1e-4))
