@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -192,10 +193,11 @@ def main() -> None:
     parser.add_argument("--weights")
     parser.add_argument("--images", type=int, default=768)
     parser.add_argument("--start", type=float, default=0.0, help="time.monotonic() of the caller")
-    parser.add_argument("words", nargs="*")
-    given = parser.parse_args()
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    own, words = sys.argv[1:at], sys.argv[at + 1 :]
+    given = parser.parse_args(own)
     if given.what == "first-image":
-        first_image(given.start, given.words)
+        first_image(given.start, words)
     calls: dict[str, Callable[[], dict[str, Any]]] = {
         "bare": lambda: bare(given.weights, given.images),
         "floor": lambda: floor(given.weights),

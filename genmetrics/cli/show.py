@@ -64,8 +64,14 @@ def _facts(asked: str, request: Request) -> dict[str, Any]:
         "protocol": None if built is None else built.protocol.to_dict(),
         "fingerprint": None if built is None else built.protocol.fingerprint,
         "weights": [] if built is None else list(_weights(built)),
+        "provisional": built is not None and _unknown_content(built),
         "reason": reason,
     }
+
+
+def _unknown_content(metric: Metric) -> bool:
+    """Tell whether weights that are not here, and have no pinned hash, belong to the protocol."""
+    return any(getattr(spec, "sha256", None) == "" for spec in metric.extractors.values())
 
 
 def _build(request: Request) -> tuple[Metric | None, str | None]:
@@ -151,4 +157,5 @@ def _rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if facts["protocol"] is None:
         yield "protocol", f"not known here: {facts['reason']}"
     else:
-        yield "fingerprint", facts["fingerprint"]
+        note = " (not final: the hash of missing weights is part of it)"
+        yield "fingerprint", facts["fingerprint"] + (note if facts["provisional"] else "")

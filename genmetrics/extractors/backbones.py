@@ -35,6 +35,8 @@ def backbone(
     Raises:
         UsageError: Unknown name.
     """
+    if model is not None and name not in ("dinov2", "clip"):
+        raise UsageError(f"backbone {name!r} has one model; model={model!r} fits dinov2 and clip")
     if name in INCEPTION:
         from genmetrics.extractors.inception import InceptionSpec
 

@@ -81,7 +81,7 @@ class InceptionScore(SetMetric):
         score = inception_score(probabilities, splits=protocol.splits, seed=protocol.seed)
         return self._set_result(
             score.mean,
-            inception_influence(probabilities),
+            inception_influence(probabilities, splits=protocol.splits, seed=protocol.seed),
             ids,
             parts={"spread": score.spread},
         )

@@ -77,6 +77,14 @@ class Rows:
         index = index if self._index is None else self._index[index]
         return type(self)(self._source, self.side, self.device, index)
 
+    def empty_column(self) -> Tensor:
+        """One float64 number a row, to be filled block by block.
+
+        Filled, not joined from pieces: small pieces left between large blocks keep the allocator from
+        using the same memory for the next block.
+        """
+        return torch.empty(len(self), dtype=torch.float64, device=self.device)
+
     def blocks(self, size: int | None = None) -> Iterator[tuple[slice, Tensor]]:
         """Read all rows in order, ``size`` at a time (default: as ``BLOCK_BYTES`` allows)."""
         for where in slices(len(self), size or block_rows(self.dim)):

@@ -130,13 +130,13 @@ def frechet_estimate(reference: Moments, fake: Array) -> FrechetEstimate:
     assert spectrum.right is not None
     w = (spectrum.right / spectrum.values.sqrt()).T @ real.factor
     shift = gaussian.mean - real.mean
-    pieces = []
-    for _, block in rows.blocks():
+    influence = rows.empty_column()
+    for where, block in rows.blocks():
         z = block - gaussian.mean
         length = z.square().sum(dim=1) - (z @ w.T).square().sum(dim=1)
-        pieces.append(2 * (z @ shift) + length - (gaussian.trace - nuclear))
-    influence = torch.cat(pieces).cpu().numpy()
-    return FrechetEstimate(_value(real, gaussian, nuclear), influence, standard_error(influence))
+        influence[where] = 2 * (z @ shift) + length - (gaussian.trace - nuclear)
+    numbers = influence.cpu().numpy()
+    return FrechetEstimate(_value(real, gaussian, nuclear), numbers, standard_error(numbers))
 
 
 def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed: int = 0) -> float:

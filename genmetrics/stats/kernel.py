@@ -107,7 +107,7 @@ def kernel_influence(
 
     Returns:
         Shape ``(m,)``; sd / sqrt(m) is the standard error of the value with ``subsets=None``. It
-        is of first order: too small when both sides have the same distribution.
+        is of first order, so only a rough guide when both sides have the same distribution.
     """
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
     kernel = _Polynomial.of(a.dim, degree, gamma, coef0)

@@ -66,8 +66,9 @@ def vendi_estimate(features: Array) -> VendiEstimate:
     values, vectors = values[keep], vectors[:, keep]
     entropy = _entropy(values)
     if len(rows) >= rows.dim:
-        pieces = [(block @ vectors).square() @ -values.log() for _, block in rows.blocks()]
-        surprise = torch.cat(pieces)
+        surprise = rows.empty_column()
+        for where, block in rows.blocks():
+            surprise[where] = (block @ vectors).square() @ -values.log()
     else:
         # Eigenvectors v of rho from those u of the kernel matrix: (v.x_i)^2 = n l u_i^2.
         surprise = len(rows) * (vectors.square() @ -(values * values.log()))
