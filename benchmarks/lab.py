@@ -88,6 +88,7 @@ class Lab:
     folder: Path
     repeats: int
     cores: int
+    device: str = "cpu"
     measurements: list[Measurement] = field(default_factory=list)
 
     # -- commands ----------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Lab:
         """Return the words behind ``genmetrics``."""
         weights = f"{INCEPTION}={self.inception()}"
         return ["eval", str(generated), "--ref", str(reference), "-m", metrics, "--weights",
-                weights, "--device", "cpu", "--json"]  # fmt: skip
+                weights, "--device", self.device, "--json"]  # fmt: skip
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -137,7 +138,6 @@ class Lab:
         *,
         repeats: int | None = None,
         contenders: Sequence[str] = (),
-        finalists: int = 0,
     ) -> Runs:
         """Run all sides one after the other, and again, so that a slow minute meets all of them.
 
@@ -145,17 +145,17 @@ class Lab:
             benchmark: What the measurements are filed under.
             sides: Name to command.
             repeats: Rounds; those of the lab by default.
-            contenders: Sides of which only the fastest are wanted.
-            finalists: How many contenders go on after the first round; 0 is all of them.
+            contenders: Sides of which only the fastest is wanted: after each round the slower half
+                of those that are left goes.
         """
         found: dict[str, list[Measurement]] = {side: [] for side in sides}
-        running = list(sides)
+        left = list(contenders)
         for number in range(1, (repeats or self.repeats) + 1):
-            for side in running:
-                found[side].append(self.run(benchmark, side, number, sides[side]))
-            if number == 1 and finalists:
-                ranked = sorted(contenders, key=lambda side: found[side][0].wall)
-                running = [side for side in running if side not in ranked[finalists:]]
+            for side, command in sides.items():
+                if side in left or side not in contenders:
+                    found[side].append(self.run(benchmark, side, number, command))
+            left.sort(key=lambda side: median(m.wall for m in found[side]))
+            left = left[: -(-len(left) // 2)]
         self.measurements += [m for measured in found.values() for m in measured]
         return Runs(found)
 

@@ -80,8 +80,8 @@ class Rows:
     def empty_column(self) -> Tensor:
         """One float64 number a row, to be filled block by block.
 
-        Filled, not joined from pieces: small pieces left between large blocks keep the allocator from
-        using the same memory for the next block.
+        Filled, not joined from pieces: small pieces left between large blocks keep the allocator
+        from using the same memory for the next block.
         """
         return torch.empty(len(self), dtype=torch.float64, device=self.device)
 

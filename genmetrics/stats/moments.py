@@ -119,7 +119,9 @@ class Moments:
         require_same_dim(self.dim, other.dim)
         total = other.total()
         moved = Sums(total.n, total.mean.to(self.device), total.scatter.to(self.device))
-        self._folded = combine(self._folded, moved)
+        joined = combine(self._folded, moved)
+        # Cloned, because rows are folded into the scatter in place.
+        self._folded = joined._replace(scatter=joined.scatter.clone())
         return self
 
     @property
@@ -185,16 +187,29 @@ class Moments:
         self._pending, self._queued = ([pending] if len(pending) else []), len(pending)
 
     def _append(self, block: Tensor) -> None:
-        """Queue at most a block of rows, and fold the queue as soon as a whole block is there."""
+        """Queue rows, and fold them as soon as a whole block is there."""
         room = self._block - self._queued
+        if self._queued == 0 and len(block) == room:
+            self._fold(block)
+            return
         # Copied, because the caller may overwrite the rows before they are folded.
         self._pending.append(block[:room].clone())
         self._queued += len(self._pending[-1])
         if self._queued == self._block:
-            self._folded = combine(self._folded, _sums(torch.cat(self._pending)))
+            rows = torch.cat(self._pending)
             self._pending, self._queued = [], 0
+            self._fold(rows)
             if len(block) > room:
                 self._append(block[room:])
+
+    def _fold(self, rows: Tensor) -> None:
+        """Do ``combine(self._folded, _sums(rows))`` without further matrices."""
+        n, mean, scatter = self._folded
+        rows_mean = rows.mean(dim=0)
+        centred, step = rows - rows_mean, rows_mean - mean
+        scatter.addmm_(centred.T, centred)
+        scatter.addr_(step, step, alpha=n * len(rows) / (n + len(rows)))
+        self._folded = Sums(n + len(rows), mean + step * (len(rows) / (n + len(rows))), scatter)
 
 
 def _sums(rows: Tensor) -> Sums:

@@ -20,12 +20,15 @@ def mebibytes(field):
     with open("/proc/self/status") as file:
         return int(next(line.split()[1] for line in file if line.startswith(field))) / 1024
 
+torch.set_num_threads(1)
 rng = np.random.default_rng(0)
 {setup}
 square = torch.ones(512, 512, dtype=torch.float64)
 torch.linalg.eigvalsh(square @ square)  # work space of the libraries, taken once
 limit = int((mebibytes("VmSize") + {limit}) * 2**20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak starts anew
 before = mebibytes("VmRSS")
 result = {call}
 print(mebibytes("VmHWM") - before)
@@ -59,10 +62,10 @@ def test_kernel_distance_of_twenty_thousand_samples():
     assert peak(setup, drawn, "abs(result) < 0.01", limit=1000) < 300
 
 
-def test_cmmd_of_a_hundred_thousand_clip_embeddings():
+def test_cmmd_does_not_grow_with_the_number_of_embeddings():
     setup = """
 def sphere(shift):
-    x = rng.standard_normal((100_000, 768), dtype=np.float32)
+    x = rng.standard_normal((40_000, 768), dtype=np.float32)
     x += shift
     for part in np.split(x, 100):
         part /= np.linalg.norm(part, axis=1, keepdims=True)
