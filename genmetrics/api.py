@@ -27,6 +27,8 @@ def evaluate(
     recursive: bool = False,
     limit: int | None = None,
     device: str = "auto",
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32",
+    compiled: bool = False,
     batch_size: int | Literal["auto"] = "auto",
     workers: int | None = None,
     cache: Cache = None,
@@ -53,6 +55,9 @@ def evaluate(
         recursive: Read sub-folders too.
         limit: Use only the first images of each set, in natural order.
         device: Where models run.
+        precision: How networks compute; anything but fp32 gives other numbers and another
+            fingerprint.
+        compiled: Run networks through ``torch.compile``; enters the fingerprint too.
         batch_size: Samples a forward pass.
         workers: Decoding threads; None is one a core.
         cache: Folder of the feature store; None is the default, False keeps nothing.
@@ -92,6 +97,8 @@ def evaluate(
         device=device,
         weights=weights,
         seed=seed,
+        precision=precision,
+        compiled=compiled,
         workers=default_workers() if workers is None else workers,
     )
     report = run_plan(

@@ -113,10 +113,8 @@ def evaluate(
         ),
     ] = None,
     device: options.Device = "auto",
-    precision: Annotated[
-        Literal["fp32"],
-        typer.Option("--precision", help="How networks compute.", rich_help_panel=options.RUN),
-    ] = "fp32",
+    precision: options.Precision = "fp32",
+    compiled: options.Compile = False,
     batch_size: options.BatchSize = "auto",
     workers: options.Workers = None,
     cache: options.Cache = None,
@@ -141,7 +139,6 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> int:
     """Judge generated images: one decode, one pass a model, every metric."""
-    del precision  # there is one so far; the option says which
     size = options.batch_size(batch_size)
     folder = options.cache(cache, no_cache)
     replaced = options.weights(weights)
@@ -174,6 +171,8 @@ def evaluate(
             device=device,
             weights=replaced,
             seed=seed,
+            precision=precision,
+            compiled=compiled,
             workers=workers or default_workers(),
         )
         _tell_plan(plan, quiet)

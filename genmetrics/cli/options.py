@@ -38,6 +38,22 @@ Device = Annotated[
     str,
     typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=RUN),
 ]
+Precision = Annotated[
+    Literal["fp32", "tf32", "bf16"],
+    typer.Option(
+        "--precision",
+        help="How networks compute; other than fp32 is faster and enters the protocol.",
+        rich_help_panel=RUN,
+    ),
+]
+Compile = Annotated[
+    bool,
+    typer.Option(
+        "--compile",
+        help="Compile networks (half a minute each); enters the protocol.",
+        rich_help_panel=RUN,
+    ),
+]
 BatchSize = Annotated[
     str,
     typer.Option(

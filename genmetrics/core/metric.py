@@ -84,6 +84,20 @@ class Metric(ABC):
             if isinstance(value := getattr(self.protocol, field.name), ExtractorSpec)
         }
 
+    def compute_with(self, **choices: Any) -> Self:
+        """Change how networks compute, such as ``precision="bf16"``; enters the protocol.
+
+        Extractors without a network have no such choices and stay as they are.
+        """
+        changed = {}
+        for role, spec in self.extractors.items():
+            known = {field.name for field in dataclasses.fields(spec)}
+            fitting = {name: value for name, value in choices.items() if name in known}
+            changed[role] = dataclasses.replace(spec, **fitting)
+        self.protocol = dataclasses.replace(self.protocol, **changed)  # type: ignore[arg-type]
+        self._built.clear()
+        return self
+
     @property
     def device(self) -> str:
         """Where models run and heavy statistics are computed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
@@ -28,11 +28,16 @@ class Frozen(nn.Module):
     its outputs as float32 arrays on the CPU. The network returns a mapping from name to tensor.
     """
 
-    def __init__(self, network: nn.Module, device: str, precision: Precision) -> None:
+    def __init__(
+        self, network: nn.Module, device: str, precision: Precision, *, compiled: bool = False
+    ) -> None:
         super().__init__()
         self.device, self.precision = torch.device(device), precision
         self.network = network.to(device=self.device, dtype=_DTYPES[precision])
         self.network.requires_grad_(False).eval()
+        self._call: Callable[..., dict[str, Tensor]] = self.network
+        if compiled:
+            self._call = torch.compile(self.network)
         self.training = False
 
     def train(self, mode: bool = True) -> Self:
@@ -43,7 +48,7 @@ class Frozen(nn.Module):
         """Run the network."""
         self.network.eval()  # `parent.apply(...)` reaches the network past `train` above
         with numerics(self.device.type, self.precision), torch.inference_mode():
-            outputs = self.network(*(self._place(value) for value in inputs))
+            outputs = self._call(*(self._place(value) for value in inputs))
             return {name: value.float().cpu().numpy() for name, value in outputs.items()}
 
     def _place(self, value: Tensor) -> Tensor:

@@ -107,6 +107,9 @@ class ModelSpec(ExtractorSpec):
     """Hash of the weights: the manifest's or the content's; empty while they are not there."""
 
     precision: Precision = "fp32"
+    compiled: bool = False
+    """Whether ``torch.compile`` made the network, which moves last digits."""
+
     version: int = 1
     """Raised whenever the same choices would give other features than before."""
 
@@ -154,7 +157,7 @@ class ImageExtractor(Extractor):
 
         super().__init__(spec, device)
         assert spec.size is not None  # known as soon as there is a network
-        self.network = Frozen(network, device, spec.precision)
+        self.network = Frozen(network, device, spec.precision, compiled=spec.compiled)
         self._resize, self._size, self._scale = RESIZES[spec.resize], spec.size, spec.scale
         self._mean, self._std = (
             torch.tensor(values, dtype=torch.float32, device="cpu").view(3, 1, 1)

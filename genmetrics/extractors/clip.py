@@ -203,7 +203,7 @@ class ClipTextExtractor(Extractor):
 
         super().__init__(spec, device)
         assert spec.context_length is not None  # known as soon as there is a network
-        self.network = Frozen(network, device, spec.precision)
+        self.network = Frozen(network, device, spec.precision, compiled=spec.compiled)
         self._tokenizer, self._length, self._prefix = tokenizer, spec.context_length, spec.prefix
 
     def prepare(self, item: Item) -> Tokens:

@@ -13,7 +13,7 @@ from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.metrics.base import SetMetric
-from genmetrics.run.evaluate import BATCH, Cache, default_workers, open_store
+from genmetrics.run.evaluate import Cache, default_workers, first_batch_size, open_store
 from genmetrics.run.extract import Failure, OnError, Who, describe_failures, extract
 from genmetrics.run.plan import Plan, SideSet, build_metrics, without
 from genmetrics.run.progress import Progress, Silent
@@ -33,6 +33,8 @@ def build_statistics(
     *,
     weights: Mapping[str, str | Path] | None = None,
     device: str = "auto",
+    precision: str = "fp32",
+    compiled: bool = False,
     batch_size: int | Literal["auto"] = "auto",
     workers: int | None = None,
     cache: Cache = None,
@@ -48,7 +50,9 @@ def build_statistics(
         metrics: Ids of metrics that compare with a reference set.
         weights: Weight id to a local file that replaces the manifest's.
         device: Where models run.
-        batch_size: Samples a forward pass; ``"auto"`` is 32.
+        precision: How networks compute, as in an evaluation.
+        compiled: Whether networks are compiled, as in an evaluation.
+        batch_size: Samples a forward pass; ``"auto"`` as in an evaluation.
         workers: Decoding threads; None is one a core.
         cache: Folder of the feature store; None is the default one, False keeps nothing.
         recursive: Read sub-folders too.
@@ -62,7 +66,11 @@ def build_statistics(
     Raises:
         GenmetricsError: Bad input or usage, in one line.
     """
-    built = _set_metrics(build_metrics(metrics, device=device, weights=weights))
+    built = _set_metrics(
+        build_metrics(
+            metrics, device=device, weights=weights, precision=precision, compiled=compiled
+        )
+    )
     workers = default_workers() if workers is None else workers
     plan = _plan(built, Path(folder), recursive, limit, on_error, workers)
     with open_store(cache) as store:
@@ -70,7 +78,8 @@ def build_statistics(
             plan.jobs(),
             store,
             device=resolve_device(device),
-            batch_size=BATCH if batch_size == "auto" else batch_size,
+            batch_size=first_batch_size(batch_size, resolve_device(device)),
+            shrink=batch_size == "auto",
             workers=workers,
             on_error=on_error,
             progress=progress or Silent(),

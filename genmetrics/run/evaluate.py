@@ -31,8 +31,9 @@ from genmetrics.run.plan import Plan, without
 from genmetrics.run.progress import Progress, Silent
 from genmetrics.run.store import FeatureStore
 
-BATCH = 32
-"""Batch size of ``"auto"``: beyond it no backbone gets faster on a CPU."""
+BATCH = {"cpu": 32, "cuda": 128}
+"""Batch size of ``"auto"`` by kind of device. On a CPU no backbone gets faster beyond 32; on a GPU
+memory that runs out halves it."""
 
 Cache = str | Path | Literal[False] | None
 
@@ -81,7 +82,7 @@ def run_plan(
     Args:
         plan: From :func:`genmetrics.run.plan.make_plan`.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
-        batch_size: Samples a forward pass; ``"auto"`` is 32.
+        batch_size: Samples a forward pass; ``"auto"`` is :data:`BATCH`, halved where memory ends.
         workers: Decoding threads; None is one a core.
         cache: Folder of the feature store; None is the default one, False keeps nothing.
         on_error: Whether an unusable sample stops the run or is left out and named.
@@ -89,9 +90,7 @@ def run_plan(
     """
     started = time.monotonic()
     device = resolve_device(device)
-    size = BATCH if batch_size == "auto" else batch_size
-    if size < 1:
-        raise UsageError(f"batch size is {size}; it must be 1 or more")
+    size = first_batch_size(batch_size, device)
     workers = default_workers() if workers is None else workers
     samples = _all_samples(plan)
     with open_store(cache) as store:
@@ -103,6 +102,7 @@ def run_plan(
             workers=workers,
             on_error=on_error,
             progress=progress or Silent(),
+            shrink=batch_size == "auto",
         )
         plan = without(plan, list(extraction.failures.values()))
         reader = _Reader(store)
@@ -116,9 +116,22 @@ def run_plan(
         failures=tuple(plan.failures),
         missing=tuple(plan.missing),
         conversions=conversions,
-        runtime=_describe_runtime(extraction, plan, device, size, workers, seconds),
+        runtime=_describe_runtime(extraction, plan, device, workers, seconds),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:
+    """Return the batch size a run starts with.
+
+    Raises:
+        UsageError: Below 1.
+    """
+    if batch_size == "auto":
+        return BATCH.get(device.split(":")[0], BATCH["cpu"])
+    if batch_size < 1:
+        raise UsageError(f"batch size is {batch_size}; it must be 1 or more")
+    return batch_size
 
 
 def default_workers() -> int:
@@ -215,17 +228,28 @@ def _describe_inputs(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _describe_runtime(
-    extraction: Extraction, plan: Plan, device: str, size: int, workers: int, seconds: float
+    extraction: Extraction, plan: Plan, device: str, workers: int, seconds: float
 ) -> dict[str, Any]:
     images = sum(len(found.samples) for found in plan.sides.values())
     return {
         "device": device,
-        "precision": "fp32",
+        "precision": _precision(plan),
         "processes": 1,
-        "batch_size": size,
+        "batch_size": extraction.batch_size,
         "workers": workers,
         "features_computed": extraction.computed,
         "features_reused": extraction.reused,
         "seconds": round(seconds, 3),
         "images_per_second": round(images / seconds, 3) if seconds > 0 else None,
     }
+
+
+def _precision(plan: Plan) -> str:
+    """How the plan's networks compute; fp32 where there is none."""
+    found = {
+        precision
+        for metric in plan.metrics.values()
+        for spec in metric.extractors.values()
+        if (precision := getattr(spec, "precision", None)) is not None
+    }
+    return ", ".join(sorted(found)) or "fp32"

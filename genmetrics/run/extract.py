@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from genmetrics.core.errors import GenmetricsError, InputError
+from genmetrics.core.errors import GenmetricsError, InputError, UsageError
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features, broken_rows, take
 from genmetrics.core.sample import Sample
 from genmetrics.run.progress import Progress
@@ -62,6 +62,8 @@ class Extraction:
     """Rows of features computed now."""
     reused: int = 0
     """Rows found in the store."""
+    batch_size: int = 0
+    """Largest batch that was run; smaller than asked for where the device's memory ran out."""
 
     def fail(self, who: Who, reason: str) -> None:
         """Note a failure; the first reason of a sample stays."""
@@ -92,22 +94,25 @@ def extract(
     workers: int,
     on_error: OnError,
     progress: Progress,
+    shrink: bool = False,
 ) -> Extraction:
     """Bring the features of every job into the store.
 
     Nothing that the store holds is computed again, and models that have nothing to do are not
-    loaded. Extractors that read pictures share one decode of each sample.
+    loaded. Extractors that read pictures share one decode of each sample. With ``shrink`` a batch
+    that does not fit the device's memory is halved, for this extractor and from then on.
 
     Raises:
+        UsageError: A batch does not fit the device's memory and may not shrink.
         InputError: With ``on_error="fail"``, after every remaining file was decoded once: the line
             lists all that cannot be used.
     """
-    outcome = Extraction()
+    outcome = Extraction(batch_size=batch_size)
     pictures = [job for job in jobs if any(name in MEDIA for name in job.spec.inputs)]
     texts = [job for job in jobs if job not in pictures]
     for what, some in (("images", pictures), ("texts", texts)):
         if some:
-            stage = _Stage(some, store, outcome, device, batch_size, workers, on_error)
+            stage = _Stage(some, store, outcome, device, batch_size, workers, on_error, shrink)
             stage.run(what, progress)
     if on_error == "fail" and outcome.failures:
         raise InputError(describe_failures(list(outcome.failures.values())))
@@ -142,6 +147,7 @@ class _Stage:
         batch_size: int,
         workers: int,
         on_error: OnError,
+        shrink: bool,
     ) -> None:
         self.jobs = jobs
         self.store = store
@@ -150,7 +156,10 @@ class _Stage:
         self.batch_size = batch_size
         self.workers = workers
         self.on_error = on_error
+        self.shrink = shrink
         self.extractors: dict[int, Extractor] = {}
+        self.sizes: dict[int, int] = {}
+        """Batch size of each extractor that could not run the common one."""
 
     def run(self, what: str, progress: Progress) -> None:
         order, wanted = self._missing()
@@ -160,12 +169,13 @@ class _Stage:
         try:
             for i in sorted({i for batch in batches for i in batch.wanted}):
                 self.extractors[i] = self.jobs[i].spec.build(self.device)
-            for batch, prepared in self._decoded(batches):
-                # once a run is known to fail, the rest is decoded only to name every bad file
-                if not (self.on_error == "fail" and self.outcome.failures):
-                    for i in batch.wanted:
-                        self._forward(i, prepared)
-                progress.advance(len(batch.members))
+            with _Writer(self.store) as writer:
+                for batch, prepared in self._decoded(batches):
+                    # once a run is known to fail, the rest is decoded only to name every bad file
+                    if not (self.on_error == "fail" and self.outcome.failures):
+                        for i in batch.wanted:
+                            self._forward(i, prepared, writer)
+                    progress.advance(len(batch.members))
             self._fail_alike()
         finally:
             progress.end()
@@ -240,12 +250,12 @@ class _Stage:
                 sound.append(result)
         return sound
 
-    def _forward(self, i: int, prepared: Sequence[Prepared]) -> None:
+    def _forward(self, i: int, prepared: Sequence[Prepared], writer: _Writer) -> None:
         """Run one extractor on a batch and store the rows that can be right."""
         if not prepared:
             return
         spec = self.jobs[i].spec
-        found = self.extractors[i].extract([p.inputs[i] for p in prepared], self.batch_size)
+        found = self._run(i, [p.inputs[i] for p in prepared])
         features: Features = {**found, CONVERSIONS: [list(p.conversions) for p in prepared]}
         broken = broken_rows(spec, features)
         for row, reason in broken.items():
@@ -255,8 +265,60 @@ class _Stage:
             features = take(features, good)
         if good:
             keys = [prepared[row].who.sample.digest(spec.inputs) for row in good]
-            self.store.write(spec, keys, features)
+            writer.write(spec, keys, features)
             self.outcome.computed += len(good)
+
+    def _run(self, i: int, inputs: Sequence[Any]) -> Features:
+        """Run one extractor, in smaller batches from the first that does not fit the memory."""
+        import torch
+
+        while True:
+            size = self.sizes.get(i, self.batch_size)
+            try:
+                return self.extractors[i].extract(inputs, size)
+            except torch.OutOfMemoryError as error:
+                if size == 1 or not self.shrink:
+                    raise UsageError(
+                        f"a batch of {size} does not fit the memory of {self.device} with"
+                        f" {self.jobs[i].spec.extractor}; pass a smaller --batch-size, or auto"
+                    ) from error
+            # outside the handler, whose traceback would keep the failed batch alive
+            self.sizes[i] = self.outcome.batch_size = size // 2
+            torch.cuda.empty_cache()
+
+
+class _Writer:
+    """Writes batches to the store while the next one is computed; at most one is under way.
+
+    So a run that is killed loses the batch being computed, and at most the one before it.
+    """
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+        self._pool = ThreadPoolExecutor(1, "genmetrics-store")
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
+        """Hand a batch over once the one before is on disk; raises what that one met."""
+        self._wait()
+        self._under_way = self._pool.submit(self.store.write, spec, keys, features)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._wait()
+        except GenmetricsError:
+            if kind is None:  # else the run has already failed of something else
+                raise
+        finally:
+            self._pool.shutdown()
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
 
 def _batches(

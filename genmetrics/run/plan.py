@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from genmetrics.core.device import resolve_device
 from genmetrics.core.errors import TooFewSamplesError, UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import Request, create, parse
 from genmetrics.core.sample import Sample
+from genmetrics.extractors._model import precision_on
 from genmetrics.metrics.base import SetMetric
 from genmetrics.run.extract import Failure, Job, OnError, Side, Who, describe_failures
 from genmetrics.run.suites import suite
@@ -115,6 +117,8 @@ def make_plan(
     device: str = "auto",
     weights: Mapping[str, str | Path] | None = None,
     seed: int | None = None,
+    precision: str = "fp32",
+    compiled: bool = False,
     workers: int = 4,
 ) -> Plan:
     """Read every input, build every metric, and refuse what cannot work, before a model loads.
@@ -122,7 +126,15 @@ def make_plan(
     Raises:
         GenmetricsError: One line that says what, where, the value found, and the fix.
     """
-    built = build_metrics(metrics, suites=suites, device=device, weights=weights, seed=seed)
+    built = build_metrics(
+        metrics,
+        suites=suites,
+        device=device,
+        weights=weights,
+        seed=seed,
+        precision=precision,
+        compiled=compiled,
+    )
     _require_sources(built, inputs)
     statistics = None
     sides: dict[Side, SideSet] = {}
@@ -152,6 +164,8 @@ def build_metrics(
     device: str = "auto",
     weights: Mapping[str, str | Path] | None = None,
     seed: int | None = None,
+    precision: str = "fp32",
+    compiled: bool = False,
 ) -> dict[str, Metric]:
     """Build metrics by name; each is keyed by its id, with its options where two share an id."""
     import genmetrics.metrics  # noqa: F401  (registers them all)
@@ -173,6 +187,10 @@ def build_metrics(
     }
     for metric in given:
         built.setdefault(metric.protocol.metric, metric)
+    if precision != "fp32" or compiled:
+        precision = precision_on(resolve_device(device), precision)
+        for metric in built.values():
+            metric.compute_with(precision=precision, compiled=compiled)
     return built
 
 
