@@ -16,7 +16,7 @@ from genmetrics.run.progress import Progress
 def evaluate(
     generated: str | Path,
     reference: str | Path | None = None,
-    metrics: Sequence[str | Metric] = (),
+    metrics: str | Metric | Sequence[str | Metric] = (),
     *,
     suite: str | Sequence[str] = (),
     pair_with: str | Path | None = None,
@@ -92,7 +92,7 @@ def evaluate(
     )
     plan = make_plan(
         inputs,
-        metrics,
+        [metrics] if isinstance(metrics, str | Metric) else metrics,
         suites=[suite] if isinstance(suite, str) else suite,
         device=device,
         weights=weights,

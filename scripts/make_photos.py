@@ -15,7 +15,15 @@ import numpy as np
 from PIL import Image, ImageFilter
 from skimage import data
 
-PHOTOS = ("astronaut", "chelsea", "coffee", "rocket", "hubble_deep_field", "retina", "immunohistochemistry")
+PHOTOS = (
+    "astronaut",
+    "chelsea",
+    "coffee",
+    "rocket",
+    "hubble_deep_field",
+    "retina",
+    "immunohistochemistry",
+)
 
 
 def crops(count: int, size: int, seed: int) -> list[Image.Image]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -130,13 +131,19 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield facts["summary"]
     if facts["documentation"]:
         yield ""
-        yield from facts["documentation"].splitlines()
+        yield from _plain(facts["documentation"]).splitlines()
     yield ""
     for name, value in _rows(facts):
         yield f"{name:<13}{value}"
     if facts["protocol"] is not None:
         yield "protocol"
         yield json.dumps(facts["protocol"], indent=2)
+
+
+def _plain(text: str) -> str:
+    """Take the markup out of a docstring: roles, double backticks, and the examples' prompts."""
+    text = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+    return re.sub(r"\n\s*Examples:\n.*", "", text, flags=re.DOTALL).rstrip()
 
 
 def _rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

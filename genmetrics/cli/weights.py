@@ -79,7 +79,7 @@ def fetch(
 @app.command()
 def verify(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="Default: all that are here.")
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Default: all.")
     ] = None,
 ) -> None:
     """Read weights and compare them with their sha256; exit code 1 when any is not as it should."""

@@ -48,5 +48,5 @@ class MissingExtraError(GenmetricsError, ImportError):
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(wrong.lower(), list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""

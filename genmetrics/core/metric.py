@@ -21,6 +21,7 @@ from genmetrics.core.extractor import (
 from genmetrics.core.protocol import Protocol, differences
 from genmetrics.core.result import Interval, Result
 from genmetrics.core.sample import Item, Sample
+from genmetrics.core.state import as_arrays, as_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +61,7 @@ class Metric(ABC):
     higher_is_better: ClassVar[bool]
     bounds: ClassVar[tuple[float | None, float | None]] = (None, None)
     unit: ClassVar[str] = ""
-    minimum: ClassVar[int] = 1
+    minimum: int = 1
     """Fewest samples (a side) the metric computes from."""
     variants: ClassVar[tuple[str, ...]] = ()
     default_variant: ClassVar[str | None] = None
@@ -83,6 +84,14 @@ class Metric(ABC):
             for field in dataclasses.fields(self.protocol)
             if isinstance(value := getattr(self.protocol, field.name), ExtractorSpec)
         }
+
+    def recorded_inputs(self) -> dict[str, dict[str, Any]]:
+        """Files of the metric's own that hold data of the judged images; none by default.
+
+        Name to ``{"path", "n", "digest"}``, for the inputs of a report. They are no part of the
+        protocol, since two generators compared by one protocol have one file each.
+        """
+        return {}
 
     def compute_with(self, **choices: Any) -> Self:
         """Change how networks compute, such as ``precision="bf16"``; enters the protocol.
@@ -145,12 +154,33 @@ class Metric(ABC):
         """Add the state of a metric with the same protocol."""
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Everything accumulated so far, as plain containers and arrays."""
 
     @abstractmethod
+    def _load_state(self, state: Mapping[str, Any]) -> None:
+        """Replace what was accumulated by a :meth:`_state`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything accumulated so far, as plain containers and CPU tensors.
+
+        It goes into a checkpoint that ``torch.load(weights_only=True)`` reads.
+        """
+        state: dict[str, Any] = as_tensors(self._state())
+        return {"fingerprint": self.protocol.fingerprint, **state}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace what was accumulated by a :meth:`state_dict`."""
+        """Replace what was accumulated by a :meth:`state_dict`.
+
+        Raises:
+            ProtocolMismatchError: The state is of a metric with another protocol.
+        """
+        if state.get("fingerprint") != self.protocol.fingerprint:
+            raise ProtocolMismatchError(
+                f"the state is of protocol {state.get('fingerprint')}, this metric is"
+                f" {self.protocol.metric} {self.protocol.fingerprint}; build it with equal options"
+            )
+        self._load_state(as_arrays(state))
 
     @abstractmethod
     def _compute(self) -> Result:

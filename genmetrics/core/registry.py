@@ -32,7 +32,8 @@ class Request(NamedTuple):
     @property
     def name(self) -> str:
         """Full id with the options, which tells two requests for one metric apart."""
-        return ":".join([self.id, *(f"{key}={value}" for key, value in self.options.items())])
+        options = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.id}:{options}" if options else self.id
 
 
 def register(metric: M) -> M:

@@ -41,11 +41,11 @@ class Result:
     value: float | None
     n: int
     higher_is_better: bool
-    protocol: Mapping[str, Any]
+    protocol: Mapping[str, Any] = field(repr=False)
     fingerprint: str
     interval: Interval | None = None
     n_reference: int = 0
-    per_sample: Mapping[str, float] | None = None
+    per_sample: Mapping[str, float] | None = field(default=None, repr=False)
     parts: Mapping[str, float] = field(default_factory=dict)
     status: Literal["ok", "unavailable", "failed"] = "ok"
     reason: str | None = None
@@ -53,6 +53,9 @@ class Result:
 
     def __float__(self) -> float:
         return math.nan if self.value is None else float(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of ``results.json``: strict JSON values, not finite becomes None."""

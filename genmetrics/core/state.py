@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ class FeatureRows:
 
     def __init__(self) -> None:
         self._samples: list[Sample] = []
+        self._ids: set[str] = set()
         self._pieces: dict[str, list[Features]] = {}
 
     def __len__(self) -> int:
@@ -48,7 +48,12 @@ class FeatureRows:
         return sum(sample.id.startswith(_AUTO) for sample in self._samples)
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
-        """Add rows; ``features`` maps role to features of exactly these samples."""
+        """Add rows; ``features`` maps role to features of exactly these samples.
+
+        Raises:
+            InputError: An id that is already there, or rows that do not fit; nothing is added.
+        """
+        self._require_new([sample.id for sample in samples])
         if self._pieces and features.keys() != self._pieces.keys():
             raise InputError(
                 f"features for {sorted(features)} given, expected {sorted(self._pieces)}"
@@ -59,11 +64,23 @@ class FeatureRows:
                     raise InputError(
                         f"{len(rows)} rows of {role}.{name} for {len(samples)} samples"
                     )
+        for role, piece in features.items():
             self._pieces.setdefault(role, []).append(piece)
         self._samples.extend(samples)
+        self._ids.update(sample.id for sample in samples)
+
+    def _require_new(self, ids: Sequence[str]) -> None:
+        seen: set[str] = set()
+        for name in ids:
+            if name in self._ids or name in seen:
+                raise InputError(
+                    f"sample id {name!r} was given twice; ids must be unique over all updates and"
+                    " ranks"
+                )
+            seen.add(name)
 
     def merge(self, other: FeatureRows) -> None:
-        """Add another rank's rows. An id that both hold is an error when the rows are read."""
+        """Add another rank's rows. An id that both hold is an error."""
         if not len(other):
             return
         offset = self._auto_count()
@@ -76,19 +93,9 @@ class FeatureRows:
         self.append(moved, {role: concatenate(p) for role, p in other._pieces.items()})
 
     def ordered(self) -> tuple[list[Sample], dict[str, Features]]:
-        """Return samples and features in natural order of id.
-
-        Raises:
-            InputError: Two rows have the same id: a sample would count twice.
-        """
+        """Return samples and features in natural order of id."""
         order = sorted(range(len(self)), key=lambda i: natural_key(self._samples[i].id))
         samples = [self._samples[i] for i in order]
-        for before, after in pairwise(samples):
-            if before.id == after.id:
-                raise InputError(
-                    f"sample id {after.id!r} was given twice; ids must be unique over all updates"
-                    " and ranks"
-                )
         joined = {role: concatenate(pieces) for role, pieces in self._pieces.items()}
         if order != list(range(len(order))):
             joined = {role: take(features, order) for role, features in joined.items()}
@@ -107,6 +114,26 @@ class FeatureRows:
         samples = [Sample(**fields) for fields in state["samples"]]
         if samples:
             self.append(samples, state["features"])
+
+
+def as_tensors(value: Any) -> Any:
+    """Turn the arrays of a nested state into tensors, which any checkpoint loader accepts."""
+    import torch
+
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value))
+    if isinstance(value, Mapping):
+        return {key: as_tensors(item) for key, item in value.items()}
+    return [as_tensors(item) for item in value] if isinstance(value, list) else value
+
+
+def as_arrays(value: Any) -> Any:
+    """Undo :func:`as_tensors`."""
+    if isinstance(value, Mapping):
+        return {key: as_arrays(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_arrays(item) for item in value]
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
 def vectors(features: Features, output: str) -> np.ndarray:

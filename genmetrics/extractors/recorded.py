@@ -123,12 +123,16 @@ class RecordedDetectionsSpec(ExtractorSpec):
     detector: str | None
     sha256: str
     path: str = field(metadata=LOCAL)
+    n: int = field(metadata=LOCAL)
 
     @classmethod
     def create(cls, path: str | Path) -> RecordedDetectionsSpec:
         """Describe a file. Raises what :func:`read_detections` raises."""
         sha256 = _sha256(path)
-        return cls(detector=read_detections(path).detector, sha256=sha256, path=str(path))
+        recording = read_detections(path)
+        return cls(
+            detector=recording.detector, sha256=sha256, path=str(path), n=len(recording.images)
+        )
 
     def check(self) -> None:
         """Raise :class:`InputError` if the file is gone or another than it was."""

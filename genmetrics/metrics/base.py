@@ -53,12 +53,10 @@ class RowsMetric(Metric):
     def _merge(self, other: Self) -> None:
         self._rows.merge(other._rows)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything accumulated so far, as plain containers and arrays."""
+    def _state(self) -> dict[str, Any]:
         return {"rows": self._rows.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace what was accumulated by a :meth:`state_dict`."""
+    def _load_state(self, state: Mapping[str, Any]) -> None:
         self._rows.load_state_dict(state["rows"])
 
     def _update(self, items: Sequence[Item], *, real: bool = False) -> None:
@@ -68,7 +66,8 @@ class RowsMetric(Metric):
     def _require(self, side: str, n: int) -> None:
         if n < self.minimum:
             raise TooFewSamplesError(
-                f"{self.protocol.metric} has {n} {side} images, needs at least {self.minimum}"
+                f"{self.protocol.metric} has {n} {side} images, needs at least {self.minimum}; add"
+                " images"
             )
 
 
@@ -174,13 +173,11 @@ class SetMetric(RowsMetric):
         if self._loaded is None:
             self._reference.merge(other._reference)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything accumulated so far, as plain containers and arrays."""
-        return {**super().state_dict(), "reference": self._reference.state_dict()}
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "reference": self._reference.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace what was accumulated by a :meth:`state_dict`."""
-        super().load_state_dict(state)
+    def _load_state(self, state: Mapping[str, Any]) -> None:
+        super()._load_state(state)
         self._reference.load_state_dict(state["reference"])
 
     # -- reference statistics ----------------------------------------------------------------------

@@ -28,7 +28,6 @@ class FDCLIP(FrechetMetric):
         *,
         model: str | None = None,
         infinity_points: int = 15,
-        seed: int = 0,
         device: str = "auto",
         weights: Any = None,
         reference: str | Path | None = None,
@@ -37,7 +36,6 @@ class FDCLIP(FrechetMetric):
             self.id,
             backbone("clip", model=model, weights=weights),
             infinity_points=infinity_points,
-            seed=seed,
             device=device,
             reference=reference,
         )

@@ -25,7 +25,6 @@ class FDLite(FrechetMetric):
         self,
         *,
         infinity_points: int = 15,
-        seed: int = 0,
         device: str = "auto",
         weights: Any = None,
         reference: str | Path | None = None,
@@ -34,7 +33,6 @@ class FDLite(FrechetMetric):
             self.id,
             backbone("lite", weights=weights),
             infinity_points=infinity_points,
-            seed=seed,
             device=device,
             reference=reference,
         )

@@ -56,7 +56,6 @@ class FrechetMetric(SetMetric):
         chosen: Backbone,
         *,
         infinity_points: int,
-        seed: int,
         device: str,
         reference: str | Path | None,
     ) -> None:
@@ -65,7 +64,6 @@ class FrechetMetric(SetMetric):
             extractor=chosen.spec,
             output=chosen.output,
             infinity_points=infinity_points,
-            seed=seed,
         )
         super().__init__(protocol, output=chosen.output, device=device, reference=reference)
 
@@ -107,16 +105,14 @@ class FrechetMetric(SetMetric):
         self._moments.merge(other._moments)
         self._reference_n += other._reference_n
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything accumulated so far, as plain containers and arrays."""
+    def _state(self) -> dict[str, Any]:
         moments = None if self._moments is None else self._moments.state_dict()
-        return {**super().state_dict(), "moments": moments, "reference_n": self._reference_n}
+        return {**super()._state(), "moments": moments, "reference_n": self._reference_n}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace what was accumulated by a :meth:`state_dict`."""
+    def _load_state(self, state: Mapping[str, Any]) -> None:
         from genmetrics.stats import Moments
 
-        super().load_state_dict(state)
+        super()._load_state(state)
         self._moments = None
         if state["moments"] is not None:
             self._moments = Moments(len(state["moments"]["mean"]))
@@ -224,7 +220,6 @@ class FID(FrechetMetric):
         *,
         layer: Literal["64", "192", "768", "2048"] = "2048",
         infinity_points: int = 15,
-        seed: int = 0,
         device: str = "auto",
         weights: Any = None,
         reference: str | Path | None = None,
@@ -233,7 +228,6 @@ class FID(FrechetMetric):
             f"fid@{protocol}",
             backbone(protocol, layer=layer, weights=weights),
             infinity_points=infinity_points,
-            seed=seed,
             device=device,
             reference=reference,
         )

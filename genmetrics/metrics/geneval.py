@@ -356,6 +356,14 @@ class GenEval(SampleMetric):
         )
         super().__init__(protocol, device=device)
 
+    def recorded_inputs(self) -> dict[str, dict[str, Any]]:
+        """Name the recording, which the protocol leaves out."""
+        spec = self.extractors["detections"]
+        if not isinstance(spec, RecordedDetectionsSpec):
+            return {}
+        digest = f"sha256:{spec.sha256}"
+        return {"detections": {"path": spec.path, "n": spec.n, "digest": digest}}
+
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdict of each image, by id in natural order."""
         samples, features = self._rows.ordered()

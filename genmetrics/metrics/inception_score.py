@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import TooFewSamplesError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -66,17 +65,13 @@ class InceptionScore(SetMetric):
             output="logits_unbiased",
             device=device,
         )
+        self.minimum = splits
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
         from genmetrics.stats import inception_influence, inception_score
 
         protocol = self.protocol
         assert isinstance(protocol, InceptionScoreProtocol)
-        if len(fake) < protocol.splits:
-            raise TooFewSamplesError(
-                f"{protocol.metric} has {len(fake)} generated images for {protocol.splits} splits;"
-                " add images or pass a smaller splits"
-            )
         probabilities = softmax(fake)
         score = inception_score(probabilities, splits=protocol.splits, seed=protocol.seed)
         return self._set_result(

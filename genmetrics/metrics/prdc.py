@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import TooFewSamplesError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
-from genmetrics.core.result import Result
+from genmetrics.core.result import Interval, Result
 from genmetrics.extractors.backbones import INCEPTION, Backbone, backbone
-from genmetrics.metrics.base import SetMetric
+from genmetrics.metrics.base import LEVEL, SetMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +54,14 @@ class PrdcMetric(SetMetric):
     ) -> None:
         protocol = PrdcProtocol(metric=name, extractor=chosen.spec, output=chosen.output, k=k)
         super().__init__(protocol, output=chosen.output, device=device, reference=reference)
+        self.minimum = k + 1
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
-        from genmetrics.stats import prdc
+        from genmetrics.stats import prdc, wilson_interval
 
         protocol = self.protocol
         assert isinstance(protocol, PrdcProtocol)
         real = self._real()
-        for side, rows in (("reference", real), ("generated", fake)):
-            if len(rows) <= protocol.k:
-                raise TooFewSamplesError(
-                    f"{protocol.metric} has {len(rows)} {side} images, needs more than"
-                    f" k={protocol.k}; add images or pass a smaller k"
-                )
         found = prdc(real, fake, k=protocol.k)
         precision, recall = found.precision, found.recall
         total = max(1e-5, precision + recall)
@@ -77,12 +71,22 @@ class PrdcMetric(SetMetric):
             slope_p * np.sqrt(precision * (1 - precision) / len(fake)),
             slope_r * np.sqrt(recall * (1 - recall) / len(real)),
         )
+        interval = None
+        if {precision, recall} & {0.0, 1.0}:
+            # the normal interval has no width at an edge; Wilson's has, and covers both at once
+            sides = (
+                wilson_interval(precision, len(fake), LEVEL),
+                wilson_interval(recall, len(real), LEVEL),
+            )
+            lo, hi = (_f_score(sides[0][i], sides[1][i]) for i in (0, 1))
+            interval = Interval(lo, hi, LEVEL)
         return self._set_result(
-            2 * precision * recall / total,
+            _f_score(precision, recall),
             influence,
             ids,
             n_reference=len(real),
             standard_error=float(error),
+            interval=interval,
             parts={
                 "precision": precision,
                 "recall": recall,
@@ -90,6 +94,10 @@ class PrdcMetric(SetMetric):
                 "coverage": found.coverage,
             },
         )
+
+
+def _f_score(precision: float, recall: float) -> float:
+    return 2 * precision * recall / max(1e-5, precision + recall)
 
 
 @register

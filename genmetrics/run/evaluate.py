@@ -27,7 +27,7 @@ from genmetrics.run.extract import (
     count_conversions,
     extract,
 )
-from genmetrics.run.plan import Plan, without
+from genmetrics.run.plan import Plan, SideSet, without
 from genmetrics.run.progress import Progress, Silent
 from genmetrics.run.store import FeatureStore
 
@@ -35,11 +35,14 @@ BATCH = {"cpu": 32, "cuda": 128}
 """Batch size of ``"auto"`` by kind of device. On a CPU no backbone gets faster beyond 32; on a GPU
 memory that runs out halves it."""
 
+# What belongs to generated samples, and its name in the report's inputs.
+_BESIDE = {"reference": "counterparts", "mask": "masks", "prompt": "prompts", "spec": "specs"}
+
 Cache = str | Path | Literal[False] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(Mapping[str, Result]):
     """What a run found: ``report["fid@clean"]``, or ``report["fid"]``, is a Result."""
 
     results: Mapping[str, Result]
@@ -55,10 +58,22 @@ class Report:
     def __getitem__(self, name: str) -> Result:
         if name in self.results:
             return self.results[name]
-        close = [key for key in self.results if key.split(":")[0].split("@")[0] == name]
+        # a bare id, or an id with the options it was asked for
+        wanted = str(name).split(":")[0]
+        close = [key for key in self.results if wanted in (key, key.split(":")[0].split("@")[0])]
         if len(close) == 1:
             return self.results[close[0]]
         raise KeyError(f"{name!r} is not in this report, which has {', '.join(self.results)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={result.value}" for name, result in self.results.items())
+        return f"Report({values})"
 
     @property
     def ok(self) -> bool:
@@ -197,9 +212,10 @@ def _decide(plan: Plan, metric: Metric, reader: _Reader) -> Result:
         result = metric.compute()
     except GenmetricsError as error:
         return metric.failed(error, n=counts["generated"], n_reference=counts.get("reference", 0))
+    notes = plan.notes(metric)
     if plan.missing:
-        note = f"not comparable: {len(plan.missing)} names had no counterpart and were left out"
-        result = replace(result, warnings=(*result.warnings, note))
+        notes.append(f"not comparable: {len(plan.missing)} names had no counterpart, left out")
+    result = replace(result, warnings=(*result.warnings, *notes))
     failed = [f.who.sample.id for f in plan.failures if f.who.side == "generated"]
     if failed and result.per_sample is not None:
         result = replace(result, per_sample={**result.per_sample, **dict.fromkeys(failed, nan)})
@@ -215,14 +231,27 @@ def _all_samples(plan: Plan) -> list[Sample]:
 
 def _describe_inputs(plan: Plan) -> dict[str, dict[str, Any]]:
     described: dict[str, dict[str, Any]] = {
-        side: {"path": found.path, "n": len(found.samples), "digest": found.digest}
+        side: {"path": found.path, "n": len(found.samples), "digest": found.digest("image")}
         for side, found in plan.sides.items()
     }
+    generated = plan.sides["generated"]
+    for kind, name in _BESIDE.items():
+        having = [s for s in generated.samples if getattr(s, kind) is not None]
+        if having:
+            described[name] = {
+                "path": plan.sources.get(kind, generated.path),
+                "n": len(having),
+                # with the image, because it matters which belongs to which
+                "digest": SideSet(generated.path, having).digest("image", kind),
+            }
+    for metric in plan.metrics.values():
+        described |= metric.recorded_inputs()
     if plan.statistics is not None:
         described["reference"] = {
             "path": plan.statistics.source,
             "n": max((entry.n for entry in plan.statistics.entries), default=0),
             "digest": plan.statistics.digest,
+            "verified": all(entry.verified for entry in plan.statistics.entries),
         }
     return dict(sorted(described.items()))
 

@@ -23,6 +23,7 @@ from genmetrics.samples.statistics import Statistics, is_statistics, read_statis
 Metrics = Sequence[str | Metric]
 
 # What to pass so that a metric's input is there.
+_NAMES = {"reference": "counterpart", "reference_set": "reference set"}
 _SOURCES = {
     "prompt": "--prompts FILE (jsonl or csv with id and prompt)",
     "reference": "--pair-with DIR",
@@ -56,10 +57,12 @@ class SideSet:
     path: str
     samples: list[Sample]
 
-    @property
-    def digest(self) -> str:
-        """sha256 over the sorted content digests: equal sets have equal digests."""
-        digests = sorted(sample.digest(("image",)) for sample in self.samples)
+    def digest(self, *fields: str) -> str:
+        """sha256 over the sorted content digests of each sample's fields.
+
+        Equal sets have equal digests, whatever their names and order.
+        """
+        digests = sorted(sample.digest(fields) for sample in self.samples)
         return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
@@ -74,6 +77,28 @@ class Plan:
     """Samples already known to be unusable; they are in no side."""
     missing: list[str] = field(default_factory=list)
     """Names without a partner, allowed by ``allow_missing``."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Field of the generated samples to the path it was read from, where that is another one."""
+
+    def notes(self, metric: Metric) -> list[str]:
+        """What a reader of a set metric should know of the sets: copies, and common images."""
+        if not isinstance(metric, SetMetric):
+            return []
+        generated = self._contents("generated")
+        notes = []
+        copies = len(generated) - len(set(generated))
+        if copies:
+            notes.append(f"{copies} of {len(generated)} generated images are copies of others")
+        if self.reads_reference(metric):
+            common = set(generated) & set(self._contents("reference"))
+            if common:
+                notes.append(
+                    f"{len(common)} images are in both the generated and the reference set"
+                )
+        return notes
+
+    def _contents(self, side: Side) -> list[str]:
+        return [sample.digest(("image",)) for sample in self.sides[side].samples]
 
     def members(self, metric: Metric) -> list[Who]:
         """Samples the metric must see, the reference side first."""
@@ -146,7 +171,16 @@ def make_plan(
             statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
         else:
             sides["reference"] = _read(path, inputs)
-    plan = Plan(built, sides, statistics, missing=missing)
+    sources = {
+        field: str(path)
+        for field, path in (
+            ("prompt", inputs.prompts),
+            ("reference", inputs.pair_with),
+            ("mask", inputs.masks),
+        )
+        if path is not None
+    }
+    plan = Plan(built, sides, statistics, missing=missing, sources=sources)
     for metric in built.values():
         if statistics is not None and isinstance(metric, SetMetric) and metric.needs_reference:
             metric.load_reference(statistics.entry(metric.spec))
@@ -287,8 +321,9 @@ def _require_counts(plan: Plan) -> None:
         for needed in ("prompt", "reference", "spec"):
             lacking = [s.id for s in samples if not getattr(s, needed)]
             if needed in metric.inputs and lacking:
+                what = _NAMES.get(needed, needed)
                 raise UsageError(
-                    f"{name} needs a {needed} for each image; {len(lacking)} of {len(samples)} have"
+                    f"{name} needs a {what} for each image; {len(lacking)} of {len(samples)} have"
                     f" none, first {lacking[0]!r}: pass {_SOURCES[needed]}"
                 )
         counts = {"generated": len(samples)}

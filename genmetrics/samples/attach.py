@@ -102,10 +102,10 @@ def attach_pairs(
         raise UsageError(f"pairing by {by!r} is unknown; there is stem, order")
     others = _read_counterparts(samples, path)
     if by == "stem":
-        return _by_stem(samples, others, path, "reference", _set_reference, allow_missing)
+        return _by_stem(samples, others, path, "counterpart", _set_reference, allow_missing)
     if len(samples) != len(others):
         raise PairingError(
-            f"{len(samples)} images against {len(others)} references in {path}; pairing by order"
+            f"{len(samples)} images against {len(others)} counterparts in {path}; pairing by order"
             " needs equal counts"
         )
     ordered = sorted(samples, key=lambda sample: natural_key(sample.id))
@@ -190,7 +190,7 @@ def _by_stem(
     strangers = [other.id for other in others if other.id not in ids]
     both = len(samples) - len(alone)
     if (alone or strangers) and not (allow_missing and both):
-        order = what == "reference" and len(samples) == len(others)
+        order = what == "counterpart" and len(samples) == len(others)
         hint = "; --pair-by order pairs both sides in natural order" if not both and order else ""
         raise PairingError(
             f"{os.fspath(path)}: {_count(alone, 'image', f'has no {what}')}"

@@ -133,7 +133,14 @@ def as_rows(
         TooFewSamplesError: Fewer rows than ``minimum``.
         InputError: Not a matrix, or a row that is not finite.
     """
-    source = x if isinstance(x, Tensor) else np.asarray(x)
+    source = x.detach() if isinstance(x, Tensor) else np.asarray(x)
+    if (
+        isinstance(source, Tensor)
+        and source.device.type == "cpu"
+        and source.dtype != torch.bfloat16
+    ):
+        # The same memory; but numpy gathers and converts small pieces without starting threads.
+        source = source.numpy()
     if source.ndim != 2 or source.shape[1] == 0:
         raise InputError(
             f"{side} features have shape {tuple(source.shape)}; pass a matrix (samples, dimensions)"

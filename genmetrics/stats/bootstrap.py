@@ -39,8 +39,8 @@ def mean_interval(
         seed: Of ``numpy.random.default_rng``.
 
     Returns:
-        ``(lo, hi, level)``. lo equals hi exactly when no group varies. Both are NaN when fewer than
-        two clusters hold a value: one cluster tells nothing about the next.
+        ``(lo, hi, level)``. lo equals hi exactly when no group varies. Both are NaN when a group
+        has fewer than two clusters: one cluster tells nothing about the next.
 
     Raises:
         InputError: An infinite value, labels that do not match the values in number, or an option
@@ -64,7 +64,7 @@ def mean_interval(
     # Sorted by value, so that sums come out the same in whatever order the samples were given.
     known = np.argsort(numbers, kind="stable")[: len(numbers) - int(np.isnan(numbers).sum())]
     numbers, group, cluster = numbers[known], group[known], cluster[known]
-    if len(np.unique(cluster)) < 2:
+    if not len(cluster) or min(len(set(cluster[group == g])) for g in set(group)) < 2:
         return math.nan, math.nan, level
     centre, table = _cluster_table(numbers, group, cluster)
     offsets = _draw(table, len(centre), draws, np.random.default_rng(seed))

@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.stats.arrays import TILE, Rows, slices
+from genmetrics.stats.arrays import Rows, slices
+
+TILE = 1536
+"""Rows and columns of one tile of distances (9 MiB of float32)."""
 
 _SPARE = 4
 """Neighbours kept beyond the k wanted, so that rounding in the screen seldom reaches the k-th."""
@@ -28,7 +31,7 @@ _PART_NUMBERS = 1 << 19
 """Numbers converted at a time. Not fewer: starting threads for small pieces costs more than it
 saves on a busy machine."""
 
-_KEEP_BYTES = 5 << 24
+_KEEP_BYTES = 1 << 26
 """Converted blocks that a screen keeps instead of converting them again for every tile."""
 
 _TINY = 1e-30
@@ -185,19 +188,18 @@ class _Screen:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Tell for a tile which distances are surely below each radius, and which are undecided."""
         (a, norm_a), (b, norm_b) = self.block(self.x, i), self.block(self.y, j)
-        products = a @ b.T * -2
         rx, ry = (
             torch.from_numpy(r * self._scale**2).to(a.device, self._dtype)
             for r in (radius_x, radius_y)
         )
-        far_a, far_b = ((1 + self.error) * norm + _TINY for norm in (norm_a, norm_b))
-        upper = products + far_b
-        sure_x = upper < (rx - far_a)[:, None]
-        sure_y = upper + far_a[:, None] < ry
-        near_a, near_b = ((1 - self.error) * norm - _TINY for norm in (norm_a, norm_b))
-        lower = products.add_(near_b)
-        undecided = (lower < (rx - near_a)[:, None]) ^ sure_x
-        undecided |= (lower.add_(near_a[:, None]) < ry) ^ sure_y
+        bound = torch.addmm((1 + self.error) * norm_b + _TINY, a, b.T, alpha=-2)
+        bound += (1 + self.error) * norm_a[:, None] + _TINY
+        sure_x, sure_y = bound < rx[:, None], bound < ry
+        # From the upper bounds down to the lower ones.
+        bound -= 2 * self.error * norm_b + 2 * _TINY
+        bound -= 2 * self.error * norm_a[:, None] + 2 * _TINY
+        undecided = (bound < rx[:, None]).logical_xor_(sure_x)
+        undecided |= (bound < ry).logical_xor_(sure_y)
         return sure_x.cpu().numpy(), sure_y.cpu().numpy(), undecided.cpu().numpy()
 
 

@@ -31,7 +31,7 @@ def test_commas_separate_ids_and_options():
         "is@clean",
     ]
     assert requests[1].options == {"subset_size": 50, "subsets": 10}
-    assert requests[1].name == "kid@clean:subset_size=50:subsets=10"
+    assert requests[1].name == "kid@clean:subset_size=50,subsets=10"
 
 
 def test_the_same_request_twice_is_one():

@@ -42,9 +42,18 @@ def test_rows_come_back_in_order_of_id_whoever_added_them():
 
 def test_a_sample_that_two_ranks_scored_is_an_error():
     one = rows("a", "b")
-    one.merge(rows("b"))
     with pytest.raises(InputError, match="'b' was given twice"):
-        one.ordered()
+        one.merge(rows("b"))
+    assert len(one) == 2
+
+
+def test_an_id_given_twice_is_refused_at_once_and_adds_nothing():
+    one = rows("a")
+    features = {"image": {"v": np.ones((2, 2), np.float32)}}
+    for ids in (("b", "b"), ("c", "a")):
+        with pytest.raises(InputError, match="was given twice"):
+            one.append([Sample(id=name) for name in ids], features)
+    assert len(one) == 1
 
 
 def test_automatic_ids_of_two_ranks_do_not_collide():

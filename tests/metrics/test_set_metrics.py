@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import genmetrics as gm
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, ProtocolMismatchError, TooFewSamplesError
 from genmetrics.core.registry import create, parse, registered
 from genmetrics.metrics.base import SetMetric
 
@@ -62,6 +62,23 @@ def test_compute_twice_gives_the_same_and_reset_forgets(name, feed, two_sets):
 
 
 @pytest.mark.parametrize("name", IDS)
+def test_the_state_goes_through_a_checkpoint_that_runs_no_code(name, feed, two_sets, tmp_path):
+    import torch
+
+    metric = filled(name, feed, two_sets)
+    torch.save({"metric": metric.state_dict()}, tmp_path / "checkpoint.pt")
+    again = build(name)
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["metric"]
+    again.load_state_dict(state)
+    assert again.compute() == metric.compute()
+
+
+def test_a_state_of_another_protocol_is_refused():
+    with pytest.raises(ProtocolMismatchError, match="build it with equal options"):
+        gm.FID().load_state_dict(gm.FID(protocol="tf1").state_dict())
+
+
+@pytest.mark.parametrize("name", IDS)
 def test_the_global_random_state_is_left_alone(name, feed, two_sets):
     import torch
 
@@ -103,18 +120,27 @@ def test_prdc_of_equal_sets_is_one(feed, two_sets):
     assert [result.parts[name] for name in ("precision", "recall", "coverage")] == [1, 1, 1]
 
 
+def test_prdc_without_a_hit_still_has_an_interval(feed, two_sets):
+    metric = gm.PRDC()
+    feed(metric, two_sets[0], real=True)
+    feed(metric, two_sets[1] + 100)
+    result = metric.compute()
+    assert result.value == 0.0
+    assert result.interval.lo == 0.0 and 0.01 < result.interval.hi < 0.2
+
+
 def test_neighbours_need_more_images_than_k(feed):
     metric = gm.PRDC(k=5)
     feed(metric, np.eye(5), real=True)
     feed(metric, np.eye(9, 5) + 1)
-    with pytest.raises(TooFewSamplesError, match="5 reference images, needs more than k=5"):
+    with pytest.raises(TooFewSamplesError, match="5 reference images, needs at least 6"):
         metric.compute()
 
 
 def test_inception_score_with_fewer_images_than_splits_says_so(feed):
     metric = gm.InceptionScore()
     feed(metric, np.random.default_rng(0).standard_normal((5, 20)))
-    with pytest.raises(TooFewSamplesError, match="5 generated images for 10 splits"):
+    with pytest.raises(TooFewSamplesError, match="5 generated images, needs at least 10"):
         metric.compute()
 
 

@@ -175,6 +175,35 @@ def test_the_run_writes_strict_json_and_one_line_a_sample(images, tmp_path):
     assert {"toy-distance", "toy-brightness"} <= set(first)
 
 
+def test_copies_and_common_images_are_said(images):
+    for i in range(2):
+        (images[0] / f"copy{i}.png").write_bytes((images[0] / "3.png").read_bytes())
+    (images[0] / "real.png").write_bytes((images[1] / "5.png").read_bytes())
+    warnings = gm.evaluate(*images, both(), cache=False)["toy-distance"].warnings
+    assert "2 of 16 generated images are copies of others" in warnings
+    assert "1 images are in both the generated and the reference set" in warnings
+
+
+def test_a_report_is_a_mapping_that_knows_bare_ids(images):
+    report = gm.evaluate(*images, "kd-lite:subset_size=10", cache=False, limit=4)
+    assert list(report) == ["kd-lite"] and len(report) == 1
+    assert report["kd-lite:subset_size=10"] is report["kd-lite"]
+    assert "kd-lite" in repr(report) and len(repr(report["kd-lite"])) < 1500
+    assert f"{report['kd-lite']:.3f}" == f"{report['kd-lite'].value:.3f}"
+
+
+def test_what_belongs_to_the_images_is_in_the_inputs(images, tmp_path):
+    pairs = write_images(tmp_path / "pairs", 13, seed=0)
+    one = gm.evaluate(images[0], None, "psnr", pair_with=pairs, cache=False).inputs
+    assert one["counterparts"]["path"] == str(pairs) and one["counterparts"]["n"] == 13
+    with Image.open(pairs / "0.png") as image:
+        grey = Image.new("RGB", image.size, (9, 9, 9))
+    grey.save(pairs / "0.png")
+    other = gm.evaluate(images[0], None, "psnr", pair_with=pairs, cache=False).inputs
+    assert one["generated"] == other["generated"]
+    assert one["counterparts"]["digest"] != other["counterparts"]["digest"]
+
+
 def test_limit_takes_the_first_of_each_set(images):
     report = gm.evaluate(*images, both(), cache=False, limit=5)
     assert (report["toy-distance"].n, report["toy-distance"].n_reference) == (5, 5)
@@ -185,7 +214,7 @@ def test_limit_takes_the_first_of_each_set(images):
     [
         ({"metrics": []}, "no metric asked for"),
         ({"metrics": ["fid"], "reference": None}, "needs a reference set: pass --ref"),
-        ({"metrics": ["psnr"]}, "needs a reference for each image.*pass --pair-with"),
+        ({"metrics": ["psnr"]}, "needs a counterpart for each image.*pass --pair-with"),
         ({"metrics": ["toy"]}, "unknown metric 'toy'"),
         ({"batch_size": 0}, "batch size is 0"),
         ({"device": "gpu"}, "device 'gpu' is unknown"),

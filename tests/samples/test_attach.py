@@ -165,13 +165,15 @@ def test_equal_stems_pair_whatever_the_order_and_suffix(tmp_path):
 def test_unequal_stems_are_refused_unless_order_is_asked_for(tmp_path):
     samples = read_samples(grey(tmp_path / "gen", [f"{i:02d}.png" for i in range(12)]))
     ref = grey(tmp_path / "ref", [f"r_{i}.png" for i in range(12)])
-    with pytest.raises(PairingError, match=r"12 images have no reference.*'r_2'.*--pair-by order"):
+    with pytest.raises(
+        PairingError, match=r"12 images have no counterpart.*'r_2'.*--pair-by order"
+    ):
         attach_pairs(samples, ref)
     found, _ = attach_pairs(samples[::-1], ref, by="order")
     for i, sample in enumerate(found):
         assert sample.reference.name.endswith(f"r_{i}.png")
         assert sample.image.load().pixels.max() == sample.reference.load().pixels.max() == 20 * i
-    with pytest.raises(PairingError, match="11 images against 12 references"):
+    with pytest.raises(PairingError, match="11 images against 12 counterparts"):
         attach_pairs(samples[1:], ref, by="order")
     with pytest.raises(UsageError, match="'name' is unknown; there is stem, order"):
         attach_pairs(samples, ref, by="name")
@@ -183,8 +185,8 @@ def test_missing_partners_are_all_listed(tmp_path):
     with pytest.raises(PairingError) as caught:
         attach_pairs(samples, ref)
     assert str(caught.value) == (
-        f"{ref}: 1 image has no reference ('a'); 2 references have no image ('c', 'd'); pair equal"
-        " names, or pass --allow-missing"
+        f"{ref}: 1 image has no counterpart ('a'); 2 counterparts have no image ('c', 'd'); pair"
+        " equal names, or pass --allow-missing"
     )
     found, missing = attach_pairs(samples, ref, allow_missing=True)
     assert [s.id for s in found] == ["b"]
