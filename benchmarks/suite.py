@@ -240,7 +240,8 @@ def cmmd(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """CMMD against whole kernel matrices, and how it grows."""
     n, dim = sizes.cmmd, sizes.cmmd_dim
     for side, kind in (("cmmd", "two distributions"), ("cmmd-alike", "one distribution")):
-        runs = _beside(lab, f"{side}-{n}", side, n, dim)
+        repeats = lab.repeats if side == "cmmd" else min(lab.repeats, 2)
+        runs = _beside(lab, f"{side}-{n}", side, n, dim, repeats)
         seconds, apart = runs.seconds("seconds"), _apart(runs)
         ratio = seconds["plain"] / seconds["genmetrics"]
         verdict = Verdict(ratio, f"{ratio:.2f} times")
