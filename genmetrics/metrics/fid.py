@@ -101,7 +101,7 @@ class FrechetMetric(SetMetric):
         if self._moments is None:
             from genmetrics.stats import Moments
 
-            self._moments = Moments(len(other._moments.mean))
+            self._moments = Moments(other._moments.dim)
         self._moments.merge(other._moments)
         self._reference_n += other._reference_n
 
@@ -164,9 +164,9 @@ class FrechetMetric(SetMetric):
         protocol = self.protocol
         assert isinstance(protocol, FrechetProtocol)
         n, dim = fake.shape
-        if len(self._moments.mean) != dim:
+        if self._moments.dim != dim:
             raise InputError(
-                f"the reference has {len(self._moments.mean)} features, the images {dim};"
+                f"the reference has {self._moments.dim} features, the images {dim};"
                 " both must come from the same extractor"
             )
         estimate = frechet_estimate(self._moments, fake)

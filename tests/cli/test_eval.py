@@ -74,7 +74,7 @@ def test_skipped_samples_are_1_and_named(run, pairs, out):
     (pairs[0] / "crop_1.png").write_bytes(b"no picture")
     code, text, _ = run(*psnr(pairs, "--on-error", "skip", "--out", out))
     assert code == 1
-    assert "1 skipped sample: " in text
+    assert "1 skipped sample:" in text
     made = strictly((out / "results.json").read_text())
     (skipped,) = made["skipped"]
     assert skipped["id"] == "crop_1"

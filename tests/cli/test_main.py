@@ -53,7 +53,7 @@ def test_version(run):
         (("eval", "g", "--limit", "0"), "--limit '0': "),
         (("eval", "g", "--limit", "many"), "--limit 'many': "),
         (("eval", "g", "--workers=few"), "--workers 'few': "),
-        (("eval", "g", "--precision", "bf16"), "'bf16'"),
+        (("eval", "g", "--precision", "int8"), "'int8'"),
         (("eval", "g", "--ref"), "--ref"),
         (("eval", "g", "extra"), "extra"),
         (("list", "fid"), "fid"),

@@ -46,12 +46,12 @@ def peak(setup: str, call: str, check: str, limit: int) -> float:
 def test_moments_do_not_grow_with_the_number_of_samples():
     """Rows of 2048 read-only float32 numbers: as many as one likes, without memory of their own."""
     used = peak(
-        "x = np.broadcast_to(rng.standard_normal((1, 2048), dtype=np.float32), (20_000, 2048))",
+        "x = np.broadcast_to(rng.standard_normal((1, 2048), dtype=np.float32), (100_000, 2048))",
         "stats.Moments(2048).update(x)",
-        "result.n == 20_000",
+        "result.n == 100_000",
         limit=600,
     )
-    assert used < 200
+    assert used < 300
 
 
 def test_kernel_distance_of_twenty_thousand_samples():
@@ -65,7 +65,7 @@ def test_kernel_distance_of_twenty_thousand_samples():
 def test_cmmd_does_not_grow_with_the_number_of_embeddings():
     setup = """
 def sphere(shift):
-    x = rng.standard_normal((40_000, 768), dtype=np.float32)
+    x = rng.standard_normal((100_000, 768), dtype=np.float32)
     x += shift
     for part in np.split(x, 100):
         part /= np.linalg.norm(part, axis=1, keepdims=True)
