@@ -107,6 +107,7 @@ def evaluate(
         typer.Option(
             "--seed",
             min=0,
+            max=2**32 - 1,
             metavar="N",
             help="Seed of every metric that draws.",
             rich_help_panel=options.METRICS,
@@ -185,9 +186,10 @@ def evaluate(
             on_error=on_error,
             progress=on_stderr(quiet=quiet),
         )
-        if out is not None:
-            _write(report, out, quiet)
     _show(report, as_json, quiet)
+    if out is not None:
+        with output.only_data_on_stdout():
+            _write(report, out, quiet)
     return 0 if report.ok and not report.missing else 1
 
 
@@ -221,4 +223,4 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
 
     output.emit(f"{to_json(document(report), indent=2)}\n")
     if not quiet:
-        print(output.table(report, sys.stderr), end="", file=sys.stderr, flush=True)
+        output.tell_lines(output.table(report, sys.stderr))

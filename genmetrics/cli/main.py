@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from genmetrics.cli import cache, stats, weights
 from genmetrics.cli.env import env
 from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
-from genmetrics.cli.output import tell, tolerate_any_text
+from genmetrics.cli.output import prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
 from genmetrics.core.errors import GenmetricsError, UsageError, did_you_mean
 
@@ -84,7 +86,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: Arguments; those of the process by default.
     """
-    tolerate_any_text()
+    prepare_streams()
+    _end_cleanly_when_terminated()
+    try:
+        return _run(argv)
+    finally:
+        release_stderr()
+
+
+def _run(argv: Sequence[str] | None) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(
@@ -101,6 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:
         tell("interrupted")
     return code if isinstance(code, int) else OK
+
+
+def _end_cleanly_when_terminated() -> None:
+    """Let SIGTERM unwind as an exit does, so that temporary folders are removed."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _fail(message: str) -> int:

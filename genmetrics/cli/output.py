@@ -7,8 +7,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from genmetrics.core.errors import InputError
 from genmetrics.report.text import printable
 
 if TYPE_CHECKING:
@@ -16,19 +18,45 @@ if TYPE_CHECKING:
 
 
 def emit(text: str) -> None:
-    """Write data to stdout. A reader that went away (``| head``) is no error."""
+    """Write data to stdout. A reader that went away (``| head``) is no error.
+
+    Raises:
+        InputError: There is no stdout, or what it leads to is full.
+    """
+    if sys.stdout is None:
+        raise InputError("stdout is closed, so the results cannot be printed; leave it open")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # the interpreter flushes stdout once more at its end, which must not fail either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise InputError(
+                f"stdout cannot be written: {error.strerror}; free the disk"
+            ) from error
 
 
 def tell(text: str, *, quiet: bool = False) -> None:
-    """Write one line for a human to stderr."""
-    if not quiet:
+    """Write one line for a human to stderr; a run outlives whoever was listening."""
+    if quiet:
+        return
+    with contextlib.suppress(OSError):
         print(f"genmetrics: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def release_stderr() -> None:
+    """Flush stderr at the end; what cannot be written is forgotten, not an exit code."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def tell_lines(text: str) -> None:
+    """Write lines for a human to stderr as they are."""
+    with contextlib.suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -38,19 +66,24 @@ def only_data_on_stdout() -> Iterator[None]:
         yield
 
 
-def tolerate_any_text() -> None:
-    """Let stdout and stderr escape what their encoding lacks: file names may hold anything."""
+def prepare_streams() -> None:
+    """Make stdout and stderr fit for any text, and stderr for being closed.
+
+    File names may hold what the streams' encoding lacks. A closed stderr becomes one that forgets.
+    """
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # lives as long as the process
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
-def table(report: Report, file: TextIO) -> str:
+def table(report: Report, file: TextIO | None) -> str:
     """Render a report's table as it suits a stream."""
     from genmetrics.report.table import ASCII, UNICODE, WIDTH, render
 
-    terminal = file.isatty()
+    terminal = file is not None and file.isatty()
     width = shutil.get_terminal_size().columns if terminal else WIDTH
     unicode = "utf" in (getattr(file, "encoding", None) or "utf-8").lower()
     return render(

@@ -19,6 +19,8 @@ def resolve_device(device: str) -> str:
         kind = torch.device(device)
     except RuntimeError as error:
         raise UsageError(f"device {device!r} is unknown; use auto, cpu, cuda or cuda:N") from error
+    if kind.type not in ("cpu", "cuda", "mps"):
+        raise UsageError(f"device {device!r} is not supported; use auto, cpu, cuda or cuda:N")
     if kind.type == "cuda" and not (
         torch.cuda.is_available() and (kind.index or 0) < torch.cuda.device_count()
     ):

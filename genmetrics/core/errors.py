@@ -46,6 +46,22 @@ class MissingExtraError(GenmetricsError, ImportError):
         super().__init__(f"{what} needs the package {package}: run `pip install {target}`")
 
 
+def require_choice(what: str, option: str, value: object, choices: Iterable[str]) -> None:
+    """Raise :class:`UsageError` unless an option of ``what`` has one of its values."""
+    known = list(choices)
+    if value not in known:
+        raise UsageError(f"{what}: {option}={value!r} is not one of {', '.join(known)}")
+
+
+def require_number(what: str, option: str, value: object, least: int, most: int = 2**32) -> None:
+    """Raise :class:`UsageError` unless an option of ``what`` is a whole number in its range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
+        upper = f" and below {most}" if most == 2**32 else ""
+        raise UsageError(
+            f"{what}: {option}={value!r}; pass a whole number of at least {least}{upper}"
+        )
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(wrong.lower(), list(known), n=1, cutoff=0.5)

@@ -4,38 +4,57 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from genmetrics.core.errors import InputError
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write under a temporary name in the same folder, fsync, rename.
+    """Write under a temporary name in the same folder, fsync, rename; see :func:`write_together`.
 
     Raises:
         InputError: The folder cannot be made or written, or the disk is full; nothing is left.
     """
-    payload = data.encode() if isinstance(data, str) else data
-    temporary: Path | None = None
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes | str]) -> None:
+    """Write several files; none gets its name before all are on disk.
+
+    Raises:
+        InputError: As :func:`write_atomic`.
+    """
+    waiting: dict[Path, Path] = {}
+    path = Path()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent
-        )
-        temporary = Path(name)
+        for path, data in files.items():
+            waiting[path] = _write_temporary(path, data)
+        for path, temporary in waiting.items():
+            temporary.replace(path)
+    except OSError as error:
+        for temporary in waiting.values():
+            temporary.unlink(missing_ok=True)
+        reason = error.strerror or str(error)
+        raise InputError(f"{path} cannot be written: {reason}; choose another place") from error
+
+
+def _write_temporary(path: Path, data: bytes | str) -> Path:
+    payload = data.encode() if isinstance(data, str) else data
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; what we write is meant to be shared like any other file
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}; choose another place"
-        ) from error
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
 
 
 def _umask() -> int:

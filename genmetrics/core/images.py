@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,8 @@ def as_uint8(
     import torch
 
     lo, hi = value_range
-    if not hi > lo:
-        raise InputError(f"value_range is ({lo}, {hi}); the second number must be the larger")
+    if not (hi > lo and math.isfinite(hi - lo)):
+        raise InputError(f"value_range is ({lo}, {hi}); pass two finite numbers, the larger second")
     if isinstance(images, torch.Tensor):
         if images.ndim != 4:
             raise InputError(

@@ -182,6 +182,10 @@ class Metric(ABC):
             )
         self._load_state(as_arrays(state))
 
+    def _check_merge(self, other: Self) -> None:
+        """Raise if the states do not belong together; called before anything is added."""
+        return
+
     @abstractmethod
     def _compute(self) -> Result:
         """Make the result of at least :attr:`minimum` samples."""
@@ -197,6 +201,9 @@ class Metric(ABC):
         if other.protocol.fingerprint != self.protocol.fingerprint:
             fields = differences(self.protocol.to_dict(), other.protocol.to_dict())
             raise ProtocolMismatchError(f"cannot merge unlike protocols: {'; '.join(fields)}")
+        if other is self:
+            raise InputError(f"cannot merge {self.protocol.metric} into itself")
+        self._check_merge(other)
         self._merge(other)
         return self
 
@@ -273,14 +280,16 @@ def as_items(
     from genmetrics.core.images import as_masks, as_uint8
 
     pictures = as_uint8(images, value_range)
-    columns: dict[str, Sequence[Any]] = {"image": pictures, "id": ids}
+    columns: dict[str, Sequence[Any]] = {"image": pictures, "id": _texts("ids", ids)}
     if prompts is not None:
-        columns["prompt"] = prompts
+        columns["prompt"] = _texts("prompts", prompts)
     if references is not None:
         columns["reference"] = as_uint8(references, value_range)
     if masks is not None:
         columns["mask"] = as_masks(masks, pictures)
     if specs is not None:
+        if isinstance(specs, str | Mapping):
+            raise InputError("specs is one value; pass a list with one mapping an image")
         columns["spec"] = specs
     for name, column in columns.items():
         if len(column) != len(pictures):
@@ -288,6 +297,12 @@ def as_items(
     return [
         Item(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
     ]
+
+
+def _texts(name: str, values: Sequence[str]) -> Sequence[str]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{name} must be a list of texts, one an image, not {values!r:.60}")
+    return values
 
 
 def as_samples(items: Sequence[Item]) -> list[Sample]:

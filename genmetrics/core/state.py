@@ -13,14 +13,18 @@ from genmetrics.core.errors import InputError
 from genmetrics.core.extractor import Features, concatenate, take
 from genmetrics.core.sample import Sample
 
-_AUTO = "#"  # ids that genmetrics gave itself; a merge renumbers them
+_AUTO = re.compile(r"#\d{9}")  # ids that genmetrics gave itself; a merge renumbers them
 
 
 def natural_key(text: str) -> tuple[Any, ...]:
     """Sort key in which ``r_2`` comes before ``r_10``; total, so equal keys mean equal texts."""
     parts = re.split(r"(\d+)", text)
     return (
-        tuple((1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)),
+        tuple(
+            # a number by length and digits: int() refuses ids of thousands of digits
+            (1, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, 0, part)
+            for i, part in enumerate(parts)
+        ),
         text,
     )
 
@@ -42,10 +46,10 @@ class FeatureRows:
     def next_ids(self, count: int) -> list[str]:
         """Ids for samples that came without."""
         start = self._auto_count()
-        return [f"{_AUTO}{start + i:09d}" for i in range(count)]
+        return [f"#{start + i:09d}" for i in range(count)]
 
     def _auto_count(self) -> int:
-        return sum(sample.id.startswith(_AUTO) for sample in self._samples)
+        return sum(_AUTO.fullmatch(sample.id) is not None for sample in self._samples)
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
         """Add rows; ``features`` maps role to features of exactly these samples.
@@ -54,7 +58,7 @@ class FeatureRows:
             InputError: An id that is already there, or rows that do not fit; nothing is added.
         """
         self._require_new([sample.id for sample in samples])
-        if self._pieces and features.keys() != self._pieces.keys():
+        if len(self) and features.keys() != self._pieces.keys():
             raise InputError(
                 f"features for {sorted(features)} given, expected {sorted(self._pieces)}"
             )
@@ -85,8 +89,8 @@ class FeatureRows:
             return
         offset = self._auto_count()
         moved = [
-            replace(sample, id=f"{_AUTO}{int(sample.id[1:]) + offset:09d}")
-            if sample.id.startswith(_AUTO)
+            replace(sample, id=f"#{int(sample.id[1:]) + offset:09d}")
+            if _AUTO.fullmatch(sample.id)
             else sample
             for sample in other._samples
         ]

@@ -129,7 +129,7 @@ class SetMetric(RowsMetric):
         Raises:
             InputError: Another shape or dtype, values outside the range, wrong number of ids.
         """
-        names = list(ids) if ids is not None else self._side(real).next_ids(len(images))
+        names = ids if ids is not None else self._side(real).next_ids(len(images))
         self._update(as_items(images, ids=names, value_range=value_range), real=real)
 
     def reset(self) -> None:
@@ -172,6 +172,24 @@ class SetMetric(RowsMetric):
         super()._merge(other)
         if self._loaded is None:
             self._reference.merge(other._reference)
+
+    def _check_merge(self, other: Self) -> None:
+        """Refuse to mix references: a loaded one with images, or two different ones."""
+        mine, theirs = self._loaded, other._loaded
+        if mine is None and theirs is None:
+            return
+        same = (
+            mine is not None
+            and theirs is not None
+            and mine.arrays.keys() == theirs.arrays.keys()
+            and all(np.array_equal(mine.arrays[k], theirs.arrays[k]) for k in mine.arrays)
+        )
+        if not same:
+            sources = [entry.source if entry else "images" for entry in (mine, theirs)]
+            raise InputError(
+                f"cannot merge {self.protocol.metric} with unlike references"
+                f" ({' and '.join(sources)}); give all the same reference="
+            )
 
     def _state(self) -> dict[str, Any]:
         return {**super()._state(), "reference": self._reference.state_dict()}
@@ -312,7 +330,7 @@ class SampleMetric(RowsMetric):
         for field, values in given.items():
             if values is None and field in self.inputs:
                 raise InputError(f"{self.protocol.metric} needs {plural[field]}=, one an image")
-        names = list(ids) if ids is not None else self._rows.next_ids(len(images))
+        names = ids if ids is not None else self._rows.next_ids(len(images))
         items = as_items(
             images,
             ids=names,

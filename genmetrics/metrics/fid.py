@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, UsageError, require_number
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -59,6 +59,9 @@ class FrechetMetric(SetMetric):
         device: str,
         reference: str | Path | None,
     ) -> None:
+        require_number(name, "infinity_points", infinity_points, 0)
+        if infinity_points == 1:
+            raise UsageError(f"{name}: infinity_points=1; a line needs 2, and 0 leaves it out")
         protocol = FrechetProtocol(
             metric=name,
             extractor=chosen.spec,
@@ -71,7 +74,7 @@ class FrechetMetric(SetMetric):
         super()._reset_reference()
         # The reference side needs no rows: its mean and covariance are all the distance reads.
         self._moments: Moments | None = None
-        self._reference_n = 0
+        self._loaded_n = 0
         self._unverified: str | None = None
 
     def update_features(
@@ -91,8 +94,12 @@ class FrechetMetric(SetMetric):
         rows = vectors(features[self.role], self.output)
         if self._moments is None:
             self._moments = Moments(rows.shape[1])
+        self._reference.append(samples, {})  # ids only: no image may count twice
         self._moments.update(rows)
-        self._reference_n += len(samples)
+
+    @property
+    def _reference_n(self) -> int:
+        return self._loaded_n or len(self._reference)
 
     def _merge(self, other: Self) -> None:
         super()._merge(other)
@@ -103,11 +110,10 @@ class FrechetMetric(SetMetric):
 
             self._moments = Moments(other._moments.dim)
         self._moments.merge(other._moments)
-        self._reference_n += other._reference_n
 
     def _state(self) -> dict[str, Any]:
         moments = None if self._moments is None else self._moments.state_dict()
-        return {**super()._state(), "moments": moments, "reference_n": self._reference_n}
+        return {**super()._state(), "moments": moments}
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
         from genmetrics.stats import Moments
@@ -117,7 +123,6 @@ class FrechetMetric(SetMetric):
         if state["moments"] is not None:
             self._moments = Moments(len(state["moments"]["mean"]))
             self._moments.load_state_dict(state["moments"])
-        self._reference_n = state["reference_n"]
 
     def reference_arrays(self) -> tuple[int, dict[str, np.ndarray]]:
         """Size, mean and covariance of the reference side."""
@@ -146,7 +151,7 @@ class FrechetMetric(SetMetric):
             mean, cov = entry.arrays[f"{name}.mean"], entry.arrays[f"{name}.cov"]
             # a bare npz does not say its n: take a covariance of full rank
             self._moments = Moments.from_statistics(entry.n or len(mean) + 1, mean, cov)
-        self._reference_n = entry.n
+        self._loaded_n = entry.n
         self._unverified = None if entry.verified else entry.source
 
     def _compute(self) -> Result:

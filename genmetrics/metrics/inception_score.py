@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from genmetrics.core.errors import require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -55,6 +56,8 @@ class InceptionScore(SetMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
+        require_number("is", "splits", splits, 1)
+        require_number("is", "seed", seed, 0)
         super().__init__(
             InceptionScoreProtocol(
                 metric=f"is@{protocol}",

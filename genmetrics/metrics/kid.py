@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from genmetrics.core.errors import require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -56,6 +57,9 @@ class KernelMetric(SetMetric):
         device: str,
         reference: str | Path | None,
     ) -> None:
+        require_number(name, "subsets", subsets, 1)
+        require_number(name, "subset_size", subset_size, 2)
+        require_number(name, "seed", seed, 0)
         protocol = KernelProtocol(
             metric=name,
             extractor=chosen.spec,

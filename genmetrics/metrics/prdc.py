@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from genmetrics.core.errors import require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -52,6 +53,7 @@ class PrdcMetric(SetMetric):
         device: str,
         reference: str | Path | None,
     ) -> None:
+        require_number(name, "k", k, 1)
         protocol = PrdcProtocol(metric=name, extractor=chosen.spec, output=chosen.output, k=k)
         super().__init__(protocol, output=chosen.output, device=device, reference=reference)
         self.minimum = k + 1

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from genmetrics.core.errors import require_choice
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -54,6 +55,7 @@ class PSNR(PairMetric):
     ) -> None:
         from genmetrics.extractors.pairs import SquaredErrorSpec
 
+        require_choice("psnr", "channel", channel, ("rgb", "y-studio", "y-full"))
         spec = SquaredErrorSpec(channel=channel)
         super().__init__(PSNRProtocol(metric="psnr", pair=spec), device=device)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from genmetrics.core.errors import UsageError
-from genmetrics.core.files import write_atomic
+from genmetrics.core.files import write_together
 from genmetrics.report.document import document, sample_lines, to_json
 from genmetrics.report.html import page
 from genmetrics.run.evaluate import Report
@@ -20,8 +20,13 @@ def check_out(out: str | Path) -> Path:
     Raises:
         UsageError: ``out`` or something above it is a file, or may not be written.
     """
+    if not str(out):
+        raise UsageError("out is empty; pass a folder")
     path = Path(out).expanduser()
-    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    try:
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    except OSError as error:
+        raise UsageError(f"out {path}: {error.strerror}; pass another folder") from error
     if not existing.is_dir():
         raise UsageError(f"out {path}: {existing} is a file; pass a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -51,6 +56,5 @@ def write_report(report: Report, out: Path, *, command: str | None = None) -> li
         page(report, command=command),
     )
     paths = [out / name for name in FILES]
-    for path, text in zip(paths, texts, strict=True):
-        write_atomic(path, text)
+    write_together(dict(zip(paths, texts, strict=True)))
     return paths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -63,7 +64,8 @@ class Lines:
 
     def _say(self, text: str) -> None:
         # looked up late: whoever captures stderr does so after this object was made
-        print(f"genmetrics: {text}", file=self._file or sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a run outlives whoever was listening
+            print(f"genmetrics: {text}", file=self._file or sys.stderr, flush=True)
 
 
 class Bar:

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genmetrics.core.device import resolve_device
-from genmetrics.core.errors import GenmetricsError, UsageError
+from genmetrics.core.errors import (
+    GenmetricsError,
+    UsageError,
+    require_choice,
+    require_number,
+)
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import Metric
 from genmetrics.core.result import Result
@@ -107,6 +112,8 @@ def run_plan(
     device = resolve_device(device)
     size = first_batch_size(batch_size, device)
     workers = default_workers() if workers is None else workers
+    require_number("run", "workers", workers, 1)
+    require_choice("run", "on_error", on_error, ("fail", "skip"))
     samples = _all_samples(plan)
     with open_store(cache) as store:
         extraction = extract(
@@ -167,7 +174,12 @@ def open_store(cache: Cache) -> Iterator[FeatureStore]:
         from genmetrics.weights import home
 
         cache = home() / "features"
-    yield FeatureStore(cache)
+    root = Path(cache).expanduser()
+    existing = next(place for place in (root, *root.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "may not be written" if existing.is_dir() else "is a file"
+        raise UsageError(f"cache {root}: {existing} {why}; pass another --cache, or --no-cache")
+    yield FeatureStore(root)
 
 
 class _Reader:

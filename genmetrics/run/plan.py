@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -207,6 +208,9 @@ def build_metrics(
     names = [m for m in metrics if isinstance(m, str)]
     requests = parse([*(name for each in suites for name in suite(each)), *names])
     given = [m for m in metrics if isinstance(m, Metric)]
+    for wrong in metrics:
+        if not isinstance(wrong, str | Metric):
+            raise UsageError(f"metric {wrong!r} is neither an id nor a Metric object")
     if not requests and not given:
         raise UsageError("no metric asked for; pass -m ID or --suite NAME (see `genmetrics list`)")
     if seed is not None:
@@ -220,7 +224,14 @@ def build_metrics(
         for request in requests
     }
     for metric in given:
-        built.setdefault(metric.protocol.metric, metric)
+        # a copy, so that the caller's object keeps what it has and brings nothing along
+        metric = copy.copy(metric)
+        metric.reset()
+        name = metric.protocol.metric
+        twin = built.get(name)
+        if twin is not None and twin.protocol.fingerprint != metric.protocol.fingerprint:
+            name = f"{name}:{metric.protocol.fingerprint[7:15]}"
+        built[name] = metric
     if precision != "fp32" or compiled:
         precision = precision_on(resolve_device(device), precision)
         for metric in built.values():
@@ -245,6 +256,9 @@ def _require_used(requests: Sequence[Request], weights: Mapping[str, Any] | None
 
 
 def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
+    reads = {name for m in metrics.values() for s in m.extractors.values() for name in s.inputs}
+    if inputs.masks is not None and "mask" not in reads:
+        raise UsageError(f"masks {inputs.masks}: no metric of this run reads masks; drop --masks")
     for name, metric in metrics.items():
         for needed in metric.inputs:
             # a manifest or layout may carry the others; they are checked when it has been read
@@ -283,6 +297,7 @@ def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
     if inputs.masks is not None:
         samples, gone = attach_masks(samples, inputs.masks, allow_missing=allow)
         missing += gone
+    missing[:] = dict.fromkeys(missing)  # what lacks a prompt may lack its counterpart too
     return SideSet(str(inputs.generated), samples[: inputs.limit])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import struct
 import tarfile
 import tokenize
@@ -109,13 +110,18 @@ def _list_tar(archive: str) -> Listing:
         unpacked(archive).exclusive() if packed else Path(archive).open("rb") as stream,
         tarfile.open(fileobj=stream, mode="r:") as file,
     ):
-        for info in file:
-            # Links name a member that is listed itself; a sparse file is no image.
-            if not info.isreg() or info.issparse():
+        members = {info.name.removeprefix("./"): info for info in file}
+        for info in members.values():
+            if info.isdir():
                 continue
             seen += 1
             if _wanted(info.name):
-                found[info.name] = TarMedia(archive, info.name, info.offset_data, info.size, packed)
+                place = _behind_links(archive, info, members)
+                if info.issym() and _wanted(place.name):
+                    continue  # as in a folder, a link to a listed image is that image
+                found[info.name] = TarMedia(
+                    archive, info.name, place.offset_data, place.size, packed
+                )
         # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
         stream.seek(file.offset)
         if any(block := stream.read(tarfile.BLOCKSIZE)) or len(block) < tarfile.BLOCKSIZE:
@@ -123,8 +129,30 @@ def _list_tar(archive: str) -> Listing:
     return Listing(_without_shared_folders(found), seen)
 
 
+def _behind_links(
+    archive: str, info: tarfile.TarInfo, members: dict[str, tarfile.TarInfo]
+) -> tarfile.TarInfo:
+    """Return the member that holds the bytes; ``tar`` stores a file of two names only once."""
+    place = info
+    for _ in range(40):  # as many as systems follow
+        if place.isreg() and not place.issparse():
+            return place
+        if not (place.islnk() or place.issym()):
+            break
+        base = "" if place.islnk() else posixpath.dirname(place.name)
+        target = posixpath.normpath(posixpath.join(base, place.linkname)).removeprefix("./")
+        if target not in members:
+            break
+        place = members[target]
+    raise InputError(
+        f"{archive}!{info.name} is a link or special file without content in the archive; create it"
+        " with `tar --dereference`"
+    )
+
+
 def _wanted(name: str) -> bool:
-    return is_image(name) and not is_hidden(name) and "__MACOSX" not in name.split("/")
+    inner = "/".join(part for part in name.split("/") if part not in (".", ".."))
+    return is_image(name) and not is_hidden(inner) and "__MACOSX" not in name.split("/")
 
 
 def _without_shared_folders(found: dict[str, StoredMedia]) -> list[tuple[str, StoredMedia]]:
@@ -169,6 +197,10 @@ def _npz_header(archive: str) -> tuple[bool, tuple[int, int, int, int], int, int
         info = file.getinfo(ARRAY)
         with file.open(info) as member:
             shape, header, end = _array_header(member, archive, info.file_size)
+        if info.compress_type == ZIP_STORED:
+            with file.open(info) as member:  # to its end, where zipfile compares the checksum
+                while member.read(1 << 24):
+                    pass
     if info.compress_type != ZIP_STORED:
         return True, shape, header, end
     with Path(archive).open("rb") as plain:

@@ -58,8 +58,23 @@ class StoredMedia(ABC):
         return image_size(self.read(), name=self.name)
 
     def load(self) -> Decoded:
-        """Decode to uint8 RGB ``(H, W, 3)``."""
-        return decode(self.read(), self.name)
+        """Decode to uint8 RGB ``(H, W, 3)``.
+
+        Raises:
+            InputError: Damaged, or not the content any more that :meth:`digest` told of: features
+                are kept under the digest, and must never be those of other bytes.
+        """
+        return self._decode(self._unchanged(self.read()))
+
+    def _decode(self, data: bytes) -> Decoded:
+        return decode(data, self.name)
+
+    def _unchanged(self, data: bytes) -> bytes:
+        if self._digest is not None and self._sha256(data) != self._digest:
+            raise InputError(
+                f"{self.name} changed while the run was under way; run again when it is complete"
+            )
+        return data
 
 
 @dataclass(frozen=True)
@@ -205,9 +220,8 @@ class ArrayMedia(StoredMedia):
         """Width and height."""
         return self.shape[1], self.shape[0]
 
-    def load(self) -> Decoded:
-        """Return the row as it is."""
-        return Decoded(np.frombuffer(self.read(), np.uint8).reshape(self.shape), ())
+    def _decode(self, data: bytes) -> Decoded:
+        return Decoded(np.frombuffer(data, np.uint8).reshape(self.shape), ())
 
 
 def read_at(path: str, offset: int, length: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,16 +82,16 @@ def write_statistics(path: Path, entries: Sequence[StatisticsEntry]) -> None:
     described = []
     arrays: dict[str, np.ndarray] = {}
     for i, entry in enumerate(entries):
+        plain = {name: np.ascontiguousarray(array) for name, array in entry.arrays.items()}
         described.append(
             {
                 "extractor": entry.extractor,
                 "fingerprint": fingerprint_of(entry.extractor),
                 "n": entry.n,
-                "arrays": sorted(entry.arrays),
+                "arrays": {name: _sha256(array) for name, array in sorted(plain.items())},
             }
         )
-        for name, array in entry.arrays.items():
-            arrays[f"{i}.{name}"] = np.ascontiguousarray(array)
+        arrays |= {f"{i}.{name}": array for name, array in plain.items()}
     header = {"schema": SCHEMA, "genmetrics": __version__, "entries": described}
     write_atomic(path, save(arrays, metadata={"genmetrics": canonical_json(header)}))
 
@@ -123,18 +124,36 @@ def read_statistics(path: str | Path, *, allow_unverified: bool = False) -> Stat
                 )
             entries = tuple(
                 StatisticsEntry(
-                    extractor=described["extractor"],
+                    extractor=dict(described["extractor"]),
                     n=int(described["n"]),
-                    arrays={name: file.get_tensor(f"{i}.{name}") for name in described["arrays"]},
+                    arrays=_sound_arrays(file, i, described["arrays"]),
                     source=str(path),
                 )
                 for i, described in enumerate(header["entries"])
             )
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        if not entries:
+            raise ValueError("it holds no entry")
+    except InputError:
+        raise
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error}); build it again") from error
     return Statistics(entries, str(path), _digest(path))
+
+
+def _sound_arrays(file: Any, i: int, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Read the arrays of one entry, each against its own hash."""
+    arrays = {name: file.get_tensor(f"{i}.{name}") for name in sums}
+    for name, array in arrays.items():
+        if _sha256(array) != sums[name]:
+            raise ValueError(f"{name} does not have the sha256 it was written with")
+    return arrays
+
+
+def _sha256(array: np.ndarray) -> str:
+    """Hash dtype, shape and content."""
+    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _npz_keys(path: Path) -> list[str]:
@@ -153,8 +172,13 @@ def _read_npz(path: Path, allow_unverified: bool) -> Statistics:
             f"{path} does not say which protocol made it; pass --allow-unverified-ref to use it, or"
             " make one with `genmetrics stats build`"
         )
-    with np.load(path, allow_pickle=False) as file:
-        mean, cov = np.atleast_1d(file["mu"]), np.atleast_2d(file["sigma"])
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            mean, cov = np.atleast_1d(file["mu"]), np.atleast_2d(file["sigma"])
+            if mean.dtype.kind not in "fiu" or cov.dtype.kind not in "fiu":
+                raise ValueError(f"mu is {mean.dtype}, sigma is {cov.dtype}; numbers are needed")
+    except (OSError, ValueError, BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged ({error}); copy it again") from error
     if cov.shape != (len(mean), len(mean)):
         raise InputError(f"{path} has mu of {mean.shape} and sigma of {cov.shape}; they must fit")
     arrays = {"*.mean": mean.astype(np.float64), "*.cov": cov.astype(np.float64)}

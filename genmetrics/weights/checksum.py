@@ -6,11 +6,16 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
+from genmetrics.core.errors import WeightsError
+
 
 def sha256_of(path: Path) -> str:
     """Return the hex sha256 of a file. A file whose size or time changed is read again."""
-    stat = path.stat()
-    return _sum(path.resolve(), stat.st_size, stat.st_mtime_ns)
+    try:
+        stat = path.stat()
+        return _sum(path.resolve(), stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror}; check the file") from error
 
 
 @lru_cache(maxsize=4096)

@@ -33,7 +33,8 @@ def load_state_dict(path: str | Path) -> dict[str, Tensor]:
 
     path = Path(path)
     if not path.is_file():
-        raise WeightsError(f"weight file {path} does not exist")
+        what = "is a folder, not a weight file" if path.is_dir() else "does not exist"
+        raise WeightsError(f"{path} {what}; pass the file itself")
     try:
         content = _read(path)
     except Exception as error:  # a damaged file fails anywhere in the readers, in any way
