@@ -190,7 +190,7 @@ def evaluate(
     if out is not None:
         with output.only_data_on_stdout():
             _write(report, out, quiet)
-    return 0 if report.ok and not report.missing else 1
+    return 0 if report.ok else 1
 
 
 def _tell_plan(plan: Plan, quiet: bool) -> None:

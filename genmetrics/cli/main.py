@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -87,9 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments; those of the process by default.
     """
     prepare_streams()
-    _end_cleanly_when_terminated()
     try:
-        return _run(argv)
+        with _clean_end_when_terminated():
+            return _run(argv)
     finally:
         release_stderr()
 
@@ -113,10 +114,17 @@ def _run(argv: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else OK
 
 
-def _end_cleanly_when_terminated() -> None:
+@contextmanager
+def _clean_end_when_terminated() -> Iterator[None]:
     """Let SIGTERM unwind as an exit does, so that temporary folders are removed."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str) -> int:

@@ -57,6 +57,7 @@ def _facts(asked: str, request: Request) -> dict[str, Any]:
         "asked": asked,
         "resolved": request.name,
         **describe(metric),
+        "minimum": metric.minimum if built is None else built.minimum,
         "class": metric.__name__,
         "needs": needs(metric),
         "direction": direction(metric),

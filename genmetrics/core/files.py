@@ -50,14 +50,17 @@ def _write_temporary(path: Path, data: bytes | str) -> Path:
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; what we write is meant to be shared like any other file
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_UMASK)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+_UMASK = _read_umask()  # once: reading it sets it, for the whole process

@@ -85,6 +85,12 @@ class Metric(ABC):
             if isinstance(value := getattr(self.protocol, field.name), ExtractorSpec)
         }
 
+    def detached(self) -> Self:
+        """Part a fresh copy from its original: no samples, no models in common."""
+        self._built = {}
+        self.reset()
+        return self
+
     def recorded_inputs(self) -> dict[str, dict[str, Any]]:
         """Files of the metric's own that hold data of the judged images; none by default.
 
@@ -261,9 +267,11 @@ class Metric(ABC):
             **fields,
         )
 
-    def failed(self, error: GenmetricsError, *, n: int = 0, n_reference: int = 0) -> Result:
+    def failed(self, error: Exception, *, n: int = 0, n_reference: int = 0) -> Result:
         """Return the result that stands for an error of this metric."""
-        return self._result(None, n=n, n_reference=n_reference, status="failed", reason=str(error))
+        text = " ".join(str(error).split())
+        reason = text if isinstance(error, GenmetricsError) else f"{type(error).__name__}: {text}"
+        return self._result(None, n=n, n_reference=n_reference, status="failed", reason=reason)
 
 
 def as_items(

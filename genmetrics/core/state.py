@@ -38,6 +38,7 @@ class FeatureRows:
     def __init__(self) -> None:
         self._samples: list[Sample] = []
         self._ids: set[str] = set()
+        self._numbered = 0
         self._pieces: dict[str, list[Features]] = {}
 
     def __len__(self) -> int:
@@ -45,11 +46,7 @@ class FeatureRows:
 
     def next_ids(self, count: int) -> list[str]:
         """Ids for samples that came without."""
-        start = self._auto_count()
-        return [f"#{start + i:09d}" for i in range(count)]
-
-    def _auto_count(self) -> int:
-        return sum(_AUTO.fullmatch(sample.id) is not None for sample in self._samples)
+        return [f"#{self._numbered + i:09d}" for i in range(count)]
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
         """Add rows; ``features`` maps role to features of exactly these samples.
@@ -72,6 +69,7 @@ class FeatureRows:
             self._pieces.setdefault(role, []).append(piece)
         self._samples.extend(samples)
         self._ids.update(sample.id for sample in samples)
+        self._numbered += sum(_AUTO.fullmatch(sample.id) is not None for sample in samples)
 
     def _require_new(self, ids: Sequence[str]) -> None:
         seen: set[str] = set()
@@ -87,7 +85,7 @@ class FeatureRows:
         """Add another rank's rows. An id that both hold is an error."""
         if not len(other):
             return
-        offset = self._auto_count()
+        offset = self._numbered
         moved = [
             replace(sample, id=f"#{int(sample.id[1:]) + offset:09d}")
             if _AUTO.fullmatch(sample.id)
@@ -118,6 +116,15 @@ class FeatureRows:
         samples = [Sample(**fields) for fields in state["samples"]]
         if samples:
             self.append(samples, state["features"])
+
+
+def require_own_ids(ids: Sequence[str]) -> None:
+    """Refuse ids that look like those genmetrics gives itself."""
+    for name in ids:
+        if isinstance(name, str) and _AUTO.fullmatch(name):
+            raise InputError(
+                f"sample id {name!r} is of the form genmetrics uses; name it otherwise"
+            )
 
 
 def as_tensors(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -96,5 +97,20 @@ def _name(function: Any) -> str:
     fingerprint = getattr(function, "fingerprint", None)
     if fingerprint is not None:
         return str(fingerprint)
+    # A name does not say what the function does: closures share one, and code changes. So what it
+    # found is never taken for what another process, or another object, would find.
     named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    return f"{named.__module__}.{named.__qualname__} ({_RUN}.{_number(function)})"
+
+
+_RUN = secrets.token_hex(4)
+_NUMBERS: list[object] = []
+
+
+def _number(function: object) -> int:
+    """Number an object of this process; kept alive, so that no other gets its number."""
+    for i, known in enumerate(_NUMBERS):
+        if known is function:
+            return i
+    _NUMBERS.append(function)
+    return len(_NUMBERS) - 1

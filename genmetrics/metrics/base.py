@@ -18,7 +18,7 @@ from genmetrics.core.extractor import ExtractorSpec, Features, in_bounds
 from genmetrics.core.metric import Metric, MetricProtocol, as_items, as_samples
 from genmetrics.core.result import Interval, Result
 from genmetrics.core.sample import Item, Sample
-from genmetrics.core.state import FeatureRows, vectors
+from genmetrics.core.state import FeatureRows, require_own_ids, vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +129,7 @@ class SetMetric(RowsMetric):
         Raises:
             InputError: Another shape or dtype, values outside the range, wrong number of ids.
         """
+        require_own_ids(ids or ())
         names = ids if ids is not None else self._side(real).next_ids(len(images))
         self._update(as_items(images, ids=names, value_range=value_range), real=real)
 
@@ -192,11 +193,20 @@ class SetMetric(RowsMetric):
             )
 
     def _state(self) -> dict[str, Any]:
-        return {**super()._state(), "reference": self._reference.state_dict()}
+        # statistics that were loaded come from their file again, and are no part of the state
+        own = self._reference.state_dict() if self._loaded is None else None
+        return {**super()._state(), "reference": own}
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
+        if (state["reference"] is None) != (self._loaded is not None):
+            had = "images" if state["reference"] is not None else "a statistics file"
+            raise InputError(
+                f"the state of {self.protocol.metric} had {had} as its reference; build the metric"
+                f" {'without' if self._loaded else 'with that'} reference="
+            )
         super()._load_state(state)
-        self._reference.load_state_dict(state["reference"])
+        if state["reference"] is not None:
+            self._reference.load_state_dict(state["reference"])
 
     # -- reference statistics ----------------------------------------------------------------------
 
@@ -330,6 +340,7 @@ class SampleMetric(RowsMetric):
         for field, values in given.items():
             if values is None and field in self.inputs:
                 raise InputError(f"{self.protocol.metric} needs {plural[field]}=, one an image")
+        require_own_ids(ids or ())
         names = ids if ids is not None else self._rows.next_ids(len(images))
         items = as_items(
             images,

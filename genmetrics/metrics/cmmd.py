@@ -83,11 +83,12 @@ class CMMD(SetMetric):
         assert isinstance(protocol, CmmdProtocol)
         real = self._real()
         estimate = cmmd_estimate(
-            _unit(real),
-            _unit(fake),
+            real,
+            fake,
             sigma=protocol.sigma,
             scale=protocol.scale,
             estimator=protocol.estimator,
+            normalise=protocol.normalise,
         )
         return self._set_result(
             estimate.value,
@@ -100,9 +101,3 @@ class CMMD(SetMetric):
                 "remainder_bound": estimate.remainder_bound,
             },
         )
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    """Rows over their norms; the runner refused zero norms before."""
-    unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from genmetrics.core.errors import InputError, UsageError, require_number
+from genmetrics.core.errors import InputError, UsageError, require_choice, require_number
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -112,13 +112,16 @@ class FrechetMetric(SetMetric):
         self._moments.merge(other._moments)
 
     def _state(self) -> dict[str, Any]:
-        moments = None if self._moments is None else self._moments.state_dict()
+        own = self._moments if self._loaded is None else None
+        moments = None if own is None else own.state_dict()
         return {**super()._state(), "moments": moments}
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
         from genmetrics.stats import Moments
 
         super()._load_state(state)
+        if self._loaded is not None:
+            return
         self._moments = None
         if state["moments"] is not None:
             self._moments = Moments(len(state["moments"]["mean"]))
@@ -229,6 +232,7 @@ class FID(FrechetMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
+        require_choice("fid", "protocol", protocol, INCEPTION)
         super().__init__(
             f"fid@{protocol}",
             backbone(protocol, layer=layer, weights=weights),

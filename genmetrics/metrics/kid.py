@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import require_number
+from genmetrics.core.errors import require_choice, require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -134,6 +134,7 @@ class KID(KernelMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
+        require_choice("kid", "protocol", protocol, INCEPTION)
         super().__init__(
             f"kid@{protocol}",
             backbone(protocol, weights=weights),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import require_number
+from genmetrics.core.errors import require_choice, require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -123,6 +123,7 @@ class PRDC(PrdcMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
+        require_choice("prdc", "protocol", protocol, INCEPTION)
         super().__init__(
             f"prdc@{protocol}",
             backbone(protocol, weights=weights),

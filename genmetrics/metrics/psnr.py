@@ -52,6 +52,7 @@ class PSNR(PairMetric):
         *,
         channel: Literal["rgb", "y-studio", "y-full"] = "rgb",
         device: str = "auto",
+        weights: None = None,
     ) -> None:
         from genmetrics.extractors.pairs import SquaredErrorSpec
 

@@ -43,7 +43,13 @@ class SSIM(PairMetric):
     default_variant = "wang"
     output = "ssim"
 
-    def __init__(self, protocol: Literal["wang"] = "wang", *, device: str = "auto") -> None:
+    def __init__(
+        self,
+        protocol: Literal["wang"] = "wang",
+        *,
+        device: str = "auto",
+        weights: None = None,
+    ) -> None:
         from genmetrics.extractors.pairs import StructuralSimilaritySpec
 
         if protocol != "wang":

@@ -284,7 +284,7 @@ def _run(report: Report, command: str | None) -> str:
         '<h2>Run</h2>\n<div class="facts">'
         f"{_table(('setting', 'value'), rows, {})}</div>\n"
         f"<h2>How to reproduce</h2>\n<pre>{html.escape(_printable_lines(how))}</pre>\n"
-        "<p class=dim>Equal content digests and equal protocol fingerprints give equal values."
+        "<p class=dim>Equal content, names and protocol fingerprints give equal values."
         "</p>"
     )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from genmetrics.core.result import Result
 from genmetrics.report.text import counted, interval, numbers, part, printable, short
 from genmetrics.run.evaluate import Report
-from genmetrics.run.extract import Failure
+from genmetrics.run.extract import name_failure
 
 WIDTH = 100
 """Columns where nobody says how many there are."""
@@ -142,7 +142,7 @@ def _notes(report: Report, width: int) -> Iterator[Line]:
         mark = f" {i:>2}  "
         for wrapped in _wrap(text, width, " " * len(mark), first=mark):
             yield Line(wrapped)
-    skipped = [_skipped(failure) for failure in report.failures]
+    skipped = [name_failure(failure) for failure in report.failures]
     for noun, names in (("skipped sample", skipped), ("missing partner", report.missing)):
         if names:
             text = f"{counted(len(names), noun)}: {listing(names)}"
@@ -154,12 +154,6 @@ def _notes(report: Report, width: int) -> Iterator[Line]:
     runtime = describe_runtime(report)
     if runtime:
         yield Line(f" {runtime}", "dim")
-
-
-def _skipped(failure: Failure) -> str:
-    """Name the file and the reason; most reasons begin with the file."""
-    name = failure.who.sample.path or failure.who.sample.id
-    return failure.reason if name in failure.reason else f"{name}: {failure.reason}"
 
 
 def listing(names: Sequence[str]) -> str:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from genmetrics.core.device import resolve_device
 from genmetrics.core.errors import (
-    GenmetricsError,
     UsageError,
     require_choice,
     require_number,
@@ -54,6 +53,9 @@ class Report(Mapping[str, Result]):
     inputs: Mapping[str, Mapping[str, Any]]
     samples: tuple[Sample, ...]
     """Generated samples in natural order of id, those that failed included."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Ids with the options they were asked for, to their keys in ``results``."""
+
     failures: tuple[Failure, ...] = ()
     missing: tuple[str, ...] = ()
     conversions: Mapping[str, int] = field(default_factory=dict)
@@ -63,11 +65,13 @@ class Report(Mapping[str, Result]):
     def __getitem__(self, name: str) -> Result:
         if name in self.results:
             return self.results[name]
-        # a bare id, or an id with the options it was asked for
-        wanted = str(name).split(":")[0]
-        close = [key for key in self.results if wanted in (key, key.split(":")[0].split("@")[0])]
+        if name in self.asked:
+            return self.results[self.asked[name]]
+        close = [key for key in self.results if name in _shorter(key)]
         if len(close) == 1:
             return self.results[close[0]]
+        if close:
+            raise KeyError(f"{name!r} is not one metric here; ask for one of {', '.join(close)}")
         raise KeyError(f"{name!r} is not in this report, which has {', '.join(self.results)}")
 
     def __iter__(self) -> Iterator[str]:
@@ -85,6 +89,12 @@ class Report(Mapping[str, Result]):
         """Whether every metric has a value and nothing was skipped or missing."""
         complete = not self.failures and not self.missing
         return complete and all(r.status == "ok" for r in self.results.values())
+
+
+def _shorter(key: str) -> tuple[str, str]:
+    """The key without its options, and without its variant."""
+    base = key.split(":")[0]
+    return base, base.split("@")[0]
 
 
 def run_plan(
@@ -133,6 +143,7 @@ def run_plan(
     seconds = time.monotonic() - started
     return Report(
         results=results,
+        asked=plan.asked,
         inputs=_describe_inputs(plan),
         samples=tuple(samples),
         failures=tuple(plan.failures),
@@ -151,8 +162,8 @@ def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:
     """
     if batch_size == "auto":
         return BATCH.get(device.split(":")[0], BATCH["cpu"])
-    if batch_size < 1:
-        raise UsageError(f"batch size is {batch_size}; it must be 1 or more")
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise UsageError(f"batch size is {batch_size!r}; it must be 1 or more, or auto")
     return batch_size
 
 
@@ -213,6 +224,7 @@ def _decide(plan: Plan, metric: Metric, reader: _Reader) -> Result:
     if plan.reads_reference(metric):
         sides = ("reference", "generated")
     try:
+        metric.reset()  # a plan may be run twice
         for side in sides:
             samples = plan.sides[side].samples
             if not samples:
@@ -222,9 +234,14 @@ def _decide(plan: Plan, metric: Metric, reader: _Reader) -> Result:
             }
             metric.update_features(samples, features, real=side == "reference")
         result = metric.compute()
-    except GenmetricsError as error:
+    except Exception as error:
+        # Whatever a metric or a library under it raises must not take the other metrics' results
+        # along, after hours of extraction; it is told in the result and by the exit code.
         return metric.failed(error, n=counts["generated"], n_reference=counts.get("reference", 0))
     notes = plan.notes(metric)
+    asked = [name for name, key in plan.asked.items() if plan.metrics[key] is metric]
+    if asked and ":" in asked[0]:
+        notes.append(f"options: {asked[0].partition(':')[2]}")
     if plan.missing:
         notes.append(f"not comparable: {len(plan.missing)} names had no counterpart, left out")
     result = replace(result, warnings=(*result.warnings, *notes))

@@ -121,7 +121,7 @@ def extract(
 
 def describe_failures(failures: Sequence[Failure]) -> str:
     """One line that names every sample that cannot be used."""
-    shown = "; ".join(_named(failure) for failure in failures[:_SHOWN])
+    shown = "; ".join(name_failure(failure) for failure in failures[:_SHOWN])
     more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
     what = "sample" if len(failures) == 1 else "samples"
     return (
@@ -130,7 +130,8 @@ def describe_failures(failures: Sequence[Failure]) -> str:
     )
 
 
-def _named(failure: Failure) -> str:
+def name_failure(failure: Failure) -> str:
+    """Name the file and the reason; most reasons begin with the file."""
     path = failure.who.sample.path or failure.who.sample.id
     return failure.reason if path in failure.reason else f"{path}: {failure.reason}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genmetrics.core.device import resolve_device
-from genmetrics.core.errors import TooFewSamplesError, UsageError
+from genmetrics.core.errors import TooFewSamplesError, UsageError, require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import Request, create, parse
@@ -78,6 +78,9 @@ class Plan:
     """Samples already known to be unusable; they are in no side."""
     missing: list[str] = field(default_factory=list)
     """Names without a partner, allowed by ``allow_missing``."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Ids with the options they were asked for, to their keys in ``metrics``."""
+
     sources: dict[str, str] = field(default_factory=dict)
     """Field of the generated samples to the path it was read from, where that is another one."""
 
@@ -152,8 +155,11 @@ def make_plan(
     Raises:
         GenmetricsError: One line that says what, where, the value found, and the fix.
     """
+    require_number("run", "workers", workers, 1)
+    asked: dict[str, str] = {}
     built = build_metrics(
         metrics,
+        asked=asked,
         suites=suites,
         device=device,
         weights=weights,
@@ -181,7 +187,7 @@ def make_plan(
         )
         if path is not None
     }
-    plan = Plan(built, sides, statistics, missing=missing, sources=sources)
+    plan = Plan(built, sides, statistics, missing=missing, asked=asked, sources=sources)
     for metric in built.values():
         if statistics is not None and isinstance(metric, SetMetric) and metric.needs_reference:
             metric.load_reference(statistics.entry(metric.spec))
@@ -201,8 +207,12 @@ def build_metrics(
     seed: int | None = None,
     precision: str = "fp32",
     compiled: bool = False,
+    asked: dict[str, str] | None = None,
 ) -> dict[str, Metric]:
-    """Build metrics by name; each is keyed by its id, with its options where two share an id."""
+    """Build metrics by name; each is keyed by its id, with its options where two share an id.
+
+    ``asked`` is filled with each id and its options, to the key.
+    """
     import genmetrics.metrics  # noqa: F401  (registers them all)
 
     names = [m for m in metrics if isinstance(m, str)]
@@ -217,26 +227,29 @@ def build_metrics(
         requests = [_seeded(request, seed) for request in requests]
     _require_used(requests, weights)
     ids = [request.id for request in requests]
-    built = {
-        request.id if ids.count(request.id) == 1 else request.name: create(
-            request, device=device, weights=dict(weights or {})
-        )
-        for request in requests
-    }
-    for metric in given:
-        # a copy, so that the caller's object keeps what it has and brings nothing along
-        metric = copy.copy(metric)
-        metric.reset()
-        name = metric.protocol.metric
-        twin = built.get(name)
-        if twin is not None and twin.protocol.fingerprint != metric.protocol.fingerprint:
-            name = f"{name}:{metric.protocol.fingerprint[7:15]}"
-        built[name] = metric
+    built = {}
+    for request in requests:
+        key = request.id if ids.count(request.id) == 1 else request.name
+        built[key] = create(request, device=device, weights=dict(weights or {}))
+        if asked is not None:
+            asked[request.name] = key
+    _add_objects(built, given)
     if precision != "fp32" or compiled:
         precision = precision_on(resolve_device(device), precision)
         for metric in built.values():
             metric.compute_with(precision=precision, compiled=compiled)
     return built
+
+
+def _add_objects(built: dict[str, Metric], given: Sequence[Metric]) -> None:
+    """Add copies of metric objects, so that the callers' keep what they have and bring nothing."""
+    for original in given:
+        metric = copy.copy(original).detached()
+        name = metric.protocol.metric
+        twin = built.get(name)
+        if twin is not None and twin.protocol.fingerprint != metric.protocol.fingerprint:
+            name = f"{name}:{metric.protocol.fingerprint[7:15]}"
+        built[name] = metric
 
 
 def _seeded(request: Request, seed: int) -> Request:
@@ -252,7 +265,7 @@ def _require_used(requests: Sequence[Request], weights: Mapping[str, Any] | None
     from genmetrics.weights import locate
 
     for name in weights or {}:
-        locate(name)
+        locate(name, weights)
 
 
 def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:

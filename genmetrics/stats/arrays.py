@@ -186,15 +186,20 @@ def require_same_dim(real: int, fake: int) -> None:
         )
 
 
-def as_unit_rows(rows: Rows) -> UnitRows:
+def as_unit_rows(rows: Rows, *, any_length: bool = False) -> UnitRows:
     """Check that every row has length 1 (to 1e-3) and return them scaled to exactly that.
 
+    Args:
+        rows: Feature rows.
+        any_length: Scale rows of any length but 0 instead.
+
     Raises:
-        InputError: A row is no unit vector; names the row and its length.
+        InputError: A row is no unit vector, or 0; names the row and its length.
     """
     for where, block in rows.blocks():
         length = torch.linalg.vector_norm(block, dim=1)
-        bad = torch.nonzero((length - 1).abs() > 1e-3)
+        wrong = length == 0 if any_length else (length - 1).abs() > 1e-3
+        bad = torch.nonzero(wrong)
         if len(bad):
             i = int(bad[0])
             raise InputError(

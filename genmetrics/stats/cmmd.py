@@ -166,6 +166,7 @@ def cmmd_estimate(
     sigma: float = 10.0,
     scale: float = 1000.0,
     estimator: Estimator = "biased",
+    normalise: bool = False,
 ) -> CmmdEstimate:
     """CMMD with the influence of each generated vector and the standard error.
 
@@ -173,9 +174,10 @@ def cmmd_estimate(
     moments it leaves out orders above the second (below 1 % of it for sigma = 10). The standard
     error is of first order, so only a rough guide when both sides have the same distribution.
 
-    Args and errors are those of :func:`cmmd`.
+    Args and errors are those of :func:`cmmd`; with ``normalise`` rows may have any length but 0 and
+    are scaled to 1 block by block.
     """
-    a, b = _unit_pair(real, fake, sigma, estimator)
+    a, b = _unit_pair(real, fake, sigma, estimator, normalise=normalise)
     series = _series(a, b, sigma, scale, estimator)
     if series is None:
         (value, witness), third, bound = _exact(a, b, sigma, scale, estimator), 0.0, 0.0
@@ -207,7 +209,7 @@ class _Series:
 
 
 def _unit_pair(
-    real: Array, fake: Array, sigma: float, estimator: Estimator
+    real: Array, fake: Array, sigma: float, estimator: Estimator, *, normalise: bool = False
 ) -> tuple[UnitRows, UnitRows]:
     if not sigma > 0:
         raise InputError(f"sigma={sigma}; pass a positive width")
@@ -215,7 +217,7 @@ def _unit_pair(
         raise InputError(f"estimator={estimator!r}; pass 'biased' or 'unbiased'")
     minimum = 2 if estimator == "unbiased" else 1
     a, b = as_pair(real, fake, minimum=minimum, why=f"CMMD ({estimator})")
-    return as_unit_rows(a), as_unit_rows(b)
+    return as_unit_rows(a, any_length=normalise), as_unit_rows(b, any_length=normalise)
 
 
 def _series(

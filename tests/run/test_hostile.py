@@ -209,3 +209,44 @@ def test_streams_that_are_lost(images, tmp_path, redirection, code):
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert (out / "results.json").exists() == (code == 0)
+
+
+@pytest.mark.parametrize("kind", [gm.FDLite, gm.KDLite])
+def test_a_state_keeps_to_the_reference_it_was_made_with(kind, feed_toy, tmp_path):
+    source = kind()
+    feed_toy(source, [f"r{i}" for i in range(6)], real=True)
+    n, arrays = source.reference_arrays()
+    path = tmp_path / "reference.safetensors"
+    write_statistics(path, [StatisticsEntry(source.spec.to_dict(), n, arrays, "")])
+    metric = kind(reference=path)
+    feed_toy(metric, [f"g{i}" for i in range(5)], seed=1)
+    again = kind(reference=path)
+    again.load_state_dict(metric.state_dict())
+    assert again.compute() == metric.compute() and again.compute().n_reference == 6
+    with pytest.raises(InputError, match="had a statistics file as its reference"):
+        kind().load_state_dict(metric.state_dict())
+    with pytest.raises(InputError, match="had images as its reference"):
+        again.load_state_dict(source.state_dict())
+
+
+def test_a_plan_runs_twice_with_the_same_answer(images):
+    from genmetrics.run.evaluate import run_plan
+    from genmetrics.run.plan import Inputs, make_plan
+
+    plan = make_plan(Inputs(generated=images[0], reference=images[1]), [ToyDistance(ToySpec())])
+    first, second = (run_plan(plan, cache=False) for _ in range(2))
+    assert first["toy-distance"] == second["toy-distance"]
+
+
+def test_workers_and_batch_sizes_that_make_no_sense(images):
+    for choice in ({"workers": 0}, {"batch_size": "big"}, {"on_error": "ignore"}):
+        with pytest.raises(UsageError):
+            gm.evaluate(*images, [ToyDistance(ToySpec())], cache=False, **choice)
+
+
+def test_names_keep_to_their_backbones():
+    for metric in (gm.FID, gm.KID, gm.PRDC, gm.InceptionScore):
+        with pytest.raises(UsageError, match="protocol='lite' is not one of clean"):
+            metric(protocol="lite")
+    with pytest.raises(UsageError, match="no reference side"):
+        gm.InceptionScore(reference="x.safetensors")
