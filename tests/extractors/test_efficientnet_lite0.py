@@ -63,3 +63,14 @@ def test_another_networks_file_is_refused(tmp_path: Path) -> None:
     spec = EfficientNetLite0Spec.create(weights=tmp_path / "w.pth")
     with pytest.raises(WeightsError, match="holds 1 tensors"):
         spec.build("cpu")
+
+
+def test_batch_sizes_that_are_multiples_of_four_give_equal_bits():
+    """The network takes four images at a time, whatever the batch."""
+    generator = torch.Generator().manual_seed(0)
+    prepared = list(torch.randn(10, 3, 224, 224, generator=generator))
+    extractor = EfficientNetLite0Spec.create().build("cpu")
+    by_four, by_eight, by_sixteen = (
+        extractor.extract(prepared, size)["pooled"] for size in (4, 8, 16)
+    )
+    assert (by_four == by_eight).all() and (by_four == by_sixteen).all()
