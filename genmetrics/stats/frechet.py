@@ -22,6 +22,7 @@ from genmetrics.stats.arrays import (
     Rows,
     as_pair,
     as_rows,
+    gram,
     require_same_dim,
     standard_error,
 )
@@ -261,13 +262,13 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
     rank = min(rank, *cross.shape)
     if rank == 0:  # a side without any variation
         return _Spectrum(cross.new_zeros(0), cross.new_zeros(cross.shape[1], 0))
-    gram = cross.T @ cross if tall else cross @ cross.T
+    squared = gram(cross if tall else cross.T)
     if vectors:
-        squares, basis = torch.linalg.eigh(gram)
-        basis = basis[:, len(gram) - rank :]
+        squares, basis = torch.linalg.eigh(squared)
+        basis = basis[:, len(squared) - rank :]
     else:
-        squares = torch.linalg.eigvalsh(gram)
-    values = squares[len(gram) - rank :].clamp_min(0).sqrt()
+        squares = torch.linalg.eigvalsh(squared)
+    values = squares[len(squared) - rank :].clamp_min(0).sqrt()
     if not _accurate(values):
         if not vectors:
             return _Spectrum(torch.linalg.svdvals(cross)[:rank], None)
@@ -275,7 +276,7 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
         values, basis, tall = values[:rank], basis[:rank].T, True
     if not vectors:
         return _Spectrum(values, None)
-    keep = values > len(gram) * _EPS * values.max()
+    keep = values > len(squared) * _EPS * values.max()
     values, basis = values[keep], basis[:, keep]
     return _Spectrum(values, basis if tall else cross.T @ basis / values)
 

@@ -13,10 +13,13 @@ from genmetrics.core.errors import InputError, TooFewSamplesError
 from genmetrics.stats.arrays import (
     Array,
     Rows,
+    add_gram,
     as_float64,
     as_rows,
     block_rows,
     float64_device,
+    gram,
+    mirrored,
     require_same_dim,
 )
 
@@ -56,7 +59,7 @@ class Moments:
         self.dim = dim
         self.device = float64_device(torch.device(device))
         zeros = torch.zeros(dim, dtype=torch.float64, device=self.device)
-        self._folded = Sums(0, zeros, zeros.new_zeros(dim, dim))
+        self._folded = Sums(0, zeros, zeros.new_zeros(dim, dim))  # of the scatter the upper half
         self._pending: list[Tensor] = []
         self._queued = 0
         self._block = max(block_rows(dim), dim)  # so that `few_rows` serves any set that small
@@ -148,9 +151,11 @@ class Moments:
 
     def total(self) -> Sums:
         """Return count, mean and scatter of all rows as tensors that must not be written to."""
+        n, mean, scatter = self._folded
+        folded = Sums(n, mean, mirrored(scatter))
         if not self._pending:
-            return self._folded
-        return combine(self._folded, _sums(torch.cat(self._pending)))
+            return folded
+        return combine(folded, _sums(torch.cat(self._pending)))
 
     def few_rows(self) -> Tensor | None:
         """Return the rows themselves while all are still queued and at most ``dim``, else None.
@@ -173,7 +178,7 @@ class Moments:
         return {
             "n": self._folded.n,
             "mean": _numpy(self._folded.mean),
-            "scatter": _numpy(self._folded.scatter),
+            "scatter": _numpy(mirrored(self._folded.scatter)),
             "pending": _numpy(pending),
         }
 
@@ -207,7 +212,7 @@ class Moments:
         n, mean, scatter = self._folded
         rows_mean = rows.mean(dim=0)
         centred, step = rows - rows_mean, rows_mean - mean
-        scatter.addmm_(centred.T, centred)
+        add_gram(scatter, centred)
         scatter.addr_(step, step, alpha=n * len(rows) / (n + len(rows)))
         self._folded = Sums(n + len(rows), mean + step * (len(rows) / (n + len(rows))), scatter)
 
@@ -215,7 +220,7 @@ class Moments:
 def _sums(rows: Tensor) -> Sums:
     mean = rows.mean(dim=0)
     centred = rows - mean
-    return Sums(len(rows), mean, centred.T @ centred)
+    return Sums(len(rows), mean, gram(centred))
 
 
 def _numpy(x: Tensor) -> np.ndarray:
