@@ -26,11 +26,15 @@ from genmetrics.stats.arrays import (
     as_rows,
     as_unit_rows,
     gram_tiles,
+    slices,
     standard_error,
 )
 from genmetrics.stats.moments import Moments
 
 Estimator = Literal["biased", "unbiased"]
+
+_STRIP = 128
+"""Rows of a kernel matrix at a time: a strip on the subsample is 2 MiB and stays in the cache."""
 
 SUBSAMPLE = 2000
 """Rows a side from which orders above the second are estimated."""
@@ -306,12 +310,23 @@ class _TailMeans(NamedTuple):
 
 def _tail_means(x: Tensor, y: Tensor, s: float) -> _TailMeans:
     """Means by row and column, and variance, of orders 3 and above; not of rows with themselves."""
-    values = _beyond_second(s, x @ y.T)
-    if x is y:
-        values.fill_diagonal_(0.0)
-    own = 1 if x is y else 0
-    rows, columns = values.sum(dim=1) / (len(y) - own), values.sum(dim=0) / (len(x) - own)
-    return _TailMeans(rows, columns, float(values.var()))
+    own = x is y
+    rows, columns = x.new_zeros(len(x)), x.new_zeros(len(y))
+    squares = 0.0
+    for i in slices(len(x), _STRIP):
+        first = i.start if own else 0
+        strip = _beyond_second(s, x[i] @ y[first:].T)
+        if own:
+            strip.triu_(1)  # a pair once, no row with itself
+        rows[i] += strip.sum(dim=1)
+        columns[first:] += strip.sum(dim=0)
+        squares += float(strip.square_().sum())
+    if own:
+        rows = columns = rows + columns
+        squares *= 2
+    pairs = len(x) * (len(y) - own)
+    variance = squares / pairs - (float(rows.sum()) / pairs) ** 2
+    return _TailMeans(rows / (len(y) - own), columns / (len(x) - own), max(variance, 0.0))
 
 
 def _beyond_second(s: float, products: Tensor) -> Tensor:
@@ -321,10 +336,11 @@ def _beyond_second(s: float, products: Tensor) -> Tensor:
         return u.exp() - 1 - u - u.square() / 2
     # Nested, because for small u the difference above would cancel.
     last = next(j for j in range(4, 20) if 6 * s ** (j - 3) / math.factorial(j) < 1e-17)
-    nested = torch.ones_like(u)
-    for j in range(last, 3, -1):
-        nested.mul_(u).div_(j).add_(1.0)
-    return nested.mul_(u).mul_(u).mul_(u).div_(6.0)
+    one = torch.ones((), dtype=u.dtype, device=u.device)
+    nested = one + u / last
+    for j in range(last - 1, 3, -1):
+        nested = torch.addcmul(one, nested, u, value=1 / j)
+    return nested.mul_(u.pow(3)).div_(6.0)
 
 
 def _exact(
