@@ -243,16 +243,19 @@ def add_gram(total: Tensor, rows: Tensor) -> Tensor:
     return total
 
 
-def mirrored(upper: Tensor) -> Tensor:
-    """Return the symmetric matrix of which only the upper triangle was computed."""
-    above = upper.triu(1)
-    return torch.diag(upper.diagonal()).add_(above).add_(above.T)
+def mirror_(upper: Tensor) -> Tensor:
+    """Write the upper triangle of a matrix over its lower one."""
+    for panel in slices(len(upper), _PANEL):
+        corner = upper[panel, panel]
+        corner.copy_(corner.triu() + corner.triu(1).T)
+        upper[panel.stop :, panel] = upper[panel, panel.stop :].T
+    return upper
 
 
 def gram(rows: Tensor) -> Tensor:
     """Return ``rows' rows``, exactly symmetric."""
     dim = rows.shape[1]
-    return mirrored(add_gram(rows.new_zeros(dim, dim), rows))
+    return mirror_(add_gram(rows.new_zeros(dim, dim), rows))
 
 
 def standard_error(influence: np.ndarray) -> float:

@@ -19,7 +19,7 @@ from genmetrics.stats.arrays import (
     block_rows,
     float64_device,
     gram,
-    mirrored,
+    mirror_,
     require_same_dim,
 )
 
@@ -152,7 +152,7 @@ class Moments:
     def total(self) -> Sums:
         """Return count, mean and scatter of all rows as tensors that must not be written to."""
         n, mean, scatter = self._folded
-        folded = Sums(n, mean, mirrored(scatter))
+        folded = Sums(n, mean, mirror_(scatter.clone()))
         if not self._pending:
             return folded
         return combine(folded, _sums(torch.cat(self._pending)))
@@ -178,7 +178,7 @@ class Moments:
         return {
             "n": self._folded.n,
             "mean": _numpy(self._folded.mean),
-            "scatter": _numpy(mirrored(self._folded.scatter)),
+            "scatter": _numpy(mirror_(self._folded.scatter.clone())),
             "pending": _numpy(pending),
         }
 
