@@ -30,7 +30,7 @@ _LAZY = {
     "WeightsError": "genmetrics.core.errors",
     "MissingExtraError": "genmetrics.core.errors",
 }
-_MODULES = ("metrics", "stats")
+_MODULES = ("distributed", "metrics", "stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ ALLOWED = {
     "report": {"core", "stats", "samples", "metrics", "run"},
     "cli": {"core", "samples", "weights", "extractors", "metrics", "run", "report", "api"},
     "api": {"core", "run", "report"},
+    "distributed": {"core"},
 }
 
 

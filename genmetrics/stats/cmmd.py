@@ -37,7 +37,8 @@ _STRIP = 128
 """Rows of a kernel matrix at a time: a strip on the subsample is 2 MiB and stays in the cache."""
 
 SUBSAMPLE = 2000
-"""Rows a side from which orders above the second are estimated."""
+"""Rows a side from which orders above the second are estimated; four times as many where these are
+not enough, as for two samples of one distribution, and all pairs would be more than twice that."""
 
 TOLERANCE = 1e-4
 """Relative accuracy that the series must reach, or all pairs are summed."""
@@ -236,21 +237,25 @@ def _series(
     )
     mean_step, second_step = mean_y - mean_x, second_y - second_x
     low = _low_orders(mean_step, second_step, s)
-    tail = _tail(real, fake, s)
+    low_xx, low_yy = _low_orders(mean_x, second_x, s), _low_orders(mean_y, second_y, s)
     factor = scale * math.exp(-s)
-    third = factor * (tail.xx + tail.yy - 2 * tail.xy)
-    biased = value = factor * low + third
-    if estimator == "unbiased":
-        # Dropping the n diagonal ones turns a mean V over n^2 pairs into V + (V - 1) / (n - 1).
-        mean_xx = math.exp(-s) * (1 + _low_orders(mean_x, second_x, s) + tail.xx)
-        mean_yy = math.exp(-s) * (1 + _low_orders(mean_y, second_y, s) + tail.yy)
-        value += scale * ((mean_xx - 1) / (n - 1) + (mean_yy - 1) / (m - 1))
-    bound = 4 * factor * tail.error
-    # An unbiased value may be as near to zero as it likes; below a hundredth of the biased one its
-    # standard error is far larger than what all pairs would add.
-    if bound > TOLERANCE * max(abs(value), abs(biased) / 100):
-        return None
-    return _Series(value, third, bound, s, mean_step, second_step)
+    for size in (SUBSAMPLE, 4 * SUBSAMPLE):
+        if size > SUBSAMPLE and max(n, m) <= 2 * size:
+            break
+        tail = _tail(real, fake, s, size)
+        third = factor * (tail.xx + tail.yy - 2 * tail.xy)
+        biased = value = factor * low + third
+        if estimator == "unbiased":
+            # Dropping the n diagonal ones turns a mean V of n^2 pairs into V + (V - 1) / (n - 1).
+            mean_xx = math.exp(-s) * (1 + low_xx + tail.xx)
+            mean_yy = math.exp(-s) * (1 + low_yy + tail.yy)
+            value += scale * ((mean_xx - 1) / (n - 1) + (mean_yy - 1) / (m - 1))
+        bound = 4 * factor * tail.error
+        # An unbiased value may be as near to zero as it likes; below a hundredth of the biased one
+        # its standard error is far larger than what all pairs would add.
+        if bound <= TOLERANCE * max(abs(value), abs(biased) / 100):
+            return _Series(value, third, bound, s, mean_step, second_step)
+    return None
 
 
 def _orders(moments: Moments) -> tuple[Tensor, Tensor]:
@@ -275,10 +280,10 @@ class _Tail:
     """Standard error of xx + yy - 2 xy from subsampling; 0 when no row was left out."""
 
 
-def _tail(real: UnitRows, fake: UnitRows, s: float) -> _Tail:
+def _tail(real: UnitRows, fake: UnitRows, s: float, size: int) -> _Tail:
     rng = np.random.RandomState(0)
     x, y = (
-        rows[np.sort(rng.choice(len(rows), min(len(rows), SUBSAMPLE), replace=False))]
+        rows[np.sort(rng.choice(len(rows), min(len(rows), size), replace=False))]
         for rows in (real, fake)
     )
     n, m = len(real), len(fake)

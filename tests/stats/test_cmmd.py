@@ -62,6 +62,17 @@ def test_moments_equal_all_pairs(estimator, shift):
     assert 0 < got.third_order < 0.01 * cmmd(x, y)
 
 
+def test_alike_sets_take_a_larger_subsample_before_all_pairs(monkeypatch):
+    monkeypatch.setattr(module, "SUBSAMPLE", 50)
+    x, y = sphere(900, 24, 0), sphere(1000, 24, 1)
+    sizes = []
+    tail = module._tail
+    monkeypatch.setattr(module, "_tail", lambda *args: sizes.append(args[-1]) or tail(*args))
+    got = cmmd_estimate(x, y)
+    assert (sizes, got.exact) == ([50, 200], False)
+    assert abs(got.value - cmmd_exact(x, y)) <= got.remainder_bound <= 1e-4 * got.value
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 1.5, 3.0, 10.0, 1000.0])
 def test_other_widths_use_whatever_is_good_enough(sigma):
     x, y = sphere(2100, 6, 0), sphere(2200, 6, 1, 1.0)

@@ -1,0 +1,60 @@
+"""What one rank of a test does: see some images, join, print the result.
+
+torchrun tests/ranks.py N [--same]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import genmetrics as gm
+from genmetrics.core.errors import GenmetricsError
+
+
+def accumulate(images: Iterable[int]) -> gm.Metric:
+    """A metric of pairs that saw these images, one an update."""
+    metric = gm.PSNR(device="cpu")
+    for i in images:
+        generator = torch.Generator().manual_seed(i)
+        image = torch.randint(0, 256, (1, 3, 24, 24), dtype=torch.uint8, generator=generator)
+        metric.update(image, references=image // 2, ids=[f"image-{i}"])
+    return metric
+
+
+def describe(metric: gm.Metric) -> dict:
+    """Every bit of a result."""
+    result = metric.compute()
+    interval = [result.interval.lo.hex(), result.interval.hi.hex()] if result.interval else None
+    scores = {name: score.hex() for name, score in result.per_sample.items()}
+    return {"value": result.value.hex(), "interval": interval, "scores": scores}
+
+
+def numbers() -> dict[str, str]:
+    """The environment of a rank: one thread, no word about it."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def main() -> None:
+    n, same = int(sys.argv[1]), "--same" in sys.argv
+    distributed.init_process_group("gloo")
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    metric = accumulate(range(n) if same else range(rank, n, world))
+    try:
+        said = describe(gm.distributed.sync(metric))
+    except GenmetricsError as error:
+        said = {"error": str(error)}
+    print(json.dumps({"rank": rank, **said}), flush=True)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

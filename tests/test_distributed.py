@@ -1,0 +1,68 @@
+"""Metrics of several ranks, joined: every world gives the same bits."""
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import genmetrics as gm
+from genmetrics.core.errors import InputError, ProtocolMismatchError
+from tests.ranks import accumulate, describe, numbers
+
+RANKS = Path(__file__).with_name("ranks.py")
+
+
+def launch(world: int, n: int, *more: str) -> list[dict]:
+    """Run the script in as many ranks; the last line each of them printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}",
+         str(RANKS), str(n), *more],
+        capture_output=True, text=True, timeout=60, env=numbers(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [line.pop("rank") for line in sorted(lines, key=lambda line: line["rank"])] == list(
+        range(world)
+    )
+    return lines
+
+
+def test_without_a_process_group_it_is_a_copy():
+    metric = accumulate(range(5))
+    joined = gm.distributed.sync(metric)
+    assert joined is not metric
+    assert describe(joined) == describe(metric)
+    joined.reset()
+    assert metric.compute().n == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "n"), [(2, 7), (3, 2), (3, 13)])
+def test_every_world_gives_the_bits_of_one_process(world, n):
+    # worlds of 3 with 2 images: a rank without any takes part
+    assert launch(world, n) == [describe(accumulate(range(n)))] * world
+
+
+@pytest.mark.slow
+def test_an_image_on_two_ranks_is_an_error_on_both():
+    assert [line["error"] for line in launch(2, 4, "--same")] == [
+        "rank 1: sample id 'image-0' was given twice; ids must be unique over all updates and ranks"
+    ] * 2
+
+
+def test_unlike_protocols_are_refused(monkeypatch):
+    mine, other = gm.PSNR(device="cpu"), gm.SSIM(device="cpu")
+    shares = [gm.distributed._share(metric) for metric in (mine, other)]
+    monkeypatch.setattr(gm.distributed, "_gather", lambda share: shares)
+    with pytest.raises(ProtocolMismatchError, match="rank 1: the state is of protocol"):
+        gm.distributed.sync(mine)
+
+
+def test_a_rank_that_cannot_give_its_state_ends_all(monkeypatch):
+    broken = copy.copy(gm.PSNR(device="cpu"))
+    monkeypatch.setattr(broken, "_state", lambda: 1 / 0)
+    with pytest.raises(InputError, match="rank 0 cannot give .* ZeroDivisionError"):
+        gm.distributed.sync(broken)
