@@ -1,6 +1,6 @@
-"""What one rank of a test does: see some images, join, print the result.
+"""What one rank of a test does: see some images, join, write the result to FOLDER/RANK.json.
 
-torchrun tests/ranks.py N [--same]
+torchrun tests/ranks.py FOLDER N [--same]
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def describe(metric: gm.Metric) -> dict:
     return {"value": result.value.hex(), "interval": interval, "scores": scores}
 
 
-def numbers() -> dict[str, str]:
-    """The environment of a rank: one thread, no word about it."""
+def one_thread() -> dict[str, str]:
+    """The environment of ranks that do not fight for the cores."""
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def main() -> None:
-    n, same = int(sys.argv[1]), "--same" in sys.argv
+    folder, n, same = Path(sys.argv[1]), int(sys.argv[2]), "--same" in sys.argv
     distributed.init_process_group("gloo")
     rank, world = distributed.get_rank(), distributed.get_world_size()
     metric = accumulate(range(n) if same else range(rank, n, world))
@@ -52,7 +52,7 @@ def main() -> None:
         said = describe(gm.distributed.sync(metric))
     except GenmetricsError as error:
         said = {"error": str(error)}
-    print(json.dumps({"rank": rank, **said}), flush=True)
+    (folder / f"{rank}.json").write_text(json.dumps(said))
     distributed.destroy_process_group()
 
 

@@ -10,24 +10,21 @@ import pytest
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, ProtocolMismatchError
-from tests.ranks import accumulate, describe, numbers
+from tests.ranks import accumulate, describe, one_thread
 
 RANKS = Path(__file__).with_name("ranks.py")
 
 
-def launch(world: int, n: int, *more: str) -> list[dict]:
-    """Run the script in as many ranks; the last line each of them printed."""
+def launch(folder: Path, world: int, n: int, *more: str) -> list[dict]:
+    """Run the script in as many ranks; what each of them found, in order of rank."""
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}",
-         str(RANKS), str(n), *more],
-        capture_output=True, text=True, timeout=60, env=numbers(),
+         str(RANKS), str(folder), str(n), *more],
+        capture_output=True, text=True, timeout=60, env=one_thread(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [line.pop("rank") for line in sorted(lines, key=lambda line: line["rank"])] == list(
-        range(world)
-    )
-    return lines
+    assert len(list(folder.iterdir())) == world
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
 
 
 def test_without_a_process_group_it_is_a_copy():
@@ -41,14 +38,14 @@ def test_without_a_process_group_it_is_a_copy():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("world", "n"), [(2, 7), (3, 2), (3, 13)])
-def test_every_world_gives_the_bits_of_one_process(world, n):
+def test_every_world_gives_the_bits_of_one_process(world, n, tmp_path):
     # worlds of 3 with 2 images: a rank without any takes part
-    assert launch(world, n) == [describe(accumulate(range(n)))] * world
+    assert launch(tmp_path, world, n) == [describe(accumulate(range(n)))] * world
 
 
 @pytest.mark.slow
-def test_an_image_on_two_ranks_is_an_error_on_both():
-    assert [line["error"] for line in launch(2, 4, "--same")] == [
+def test_an_image_on_two_ranks_is_an_error_on_both(tmp_path):
+    assert [line["error"] for line in launch(tmp_path, 2, 4, "--same")] == [
         "rank 1: sample id 'image-0' was given twice; ids must be unique over all updates and ranks"
     ] * 2
 
