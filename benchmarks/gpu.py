@@ -1,12 +1,14 @@
 """Images per second on a GPU: ours, torch-fidelity and torchmetrics on the same card.
 
-  python -m benchmarks.gpu [--images 2000] [--size 512] [--data DIR] [--out FILE]
+  python -m benchmarks.gpu [--images 2000] [--size 512] [--decode pil nvjpeg] [--only NAME ...]
+                           [--data DIR] [--out FILE]
+  python -m benchmarks.gpu --device cpu --images 160 --size 64 --only efficientnet-lite0
 
 Every tool scores two sets of ``--images`` JPEGs and two sets of a quarter of them, and its speed is
 the difference in images over the difference in seconds, so that start, weights and the distance
 itself cancel. ``in the model`` is the time of the network alone, on a batch that is already on the
 card, over the time an image takes. Without a CUDA device the command says so in one line and exits
-with code 2.
+with code 2; ``--device cpu`` only shows that everything runs.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,8 +41,9 @@ PEERS = ("torch-fidelity", "torchmetrics")
 Sets = list[tuple[Path, Path]]
 """Reference and generated folder: the small pair, the large pair."""
 
+DECODES = ("pil", "nvjpeg")
 BATCH = 32
-PASSES = 20
+PASSES = {"cuda": 20, "cpu": 1}
 
 
 class Line(NamedTuple):
@@ -48,17 +51,22 @@ class Line(NamedTuple):
 
     tool: str
     extractor: str
+    decode: str
     images_per_second: float
     in_model: float
 
 
-def ours(lab: Lab, sets: Sets) -> Iterator[Line]:
-    """Measure every extractor whose weights are here."""
+def ours(
+    lab: Lab, sets: Sets, decodes: Sequence[str] = ("pil",), only: Collection[str] = ()
+) -> Iterator[Line]:
+    """Measure every extractor whose weights are here, by every decoder."""
     from genmetrics.core.errors import GenmetricsError
     from genmetrics.run.plan import build_metrics
 
     weights = {INCEPTION: lab.inception()}
     for name, metric in METRICS.items():
+        if only and name not in only:
+            continue
         (built,) = build_metrics([metric], device=lab.device, weights=weights).values()
         (spec,) = built.extractors.values()
         try:
@@ -66,18 +74,24 @@ def ours(lab: Lab, sets: Sets) -> Iterator[Line]:
         except GenmetricsError as error:
             lab.tell(f"{name} is left out: {error}")
             continue
-        small, large = (
-            lab.run("gpu", name, 1, lab.evaluate(fake, real, metric)) for real, fake in sets
-        )
-        rate = _rate(sets, small, large)
         extractor: Any = spec.build(lab.device)
-        side, batch = int(extractor.spec.size), large.output["runtime"]["batch_size"]
-        images = _images(lab, batch, side).float().div_(127.5).sub_(1)
-        yield Line("genmetrics", name, rate, rate * _seconds(extractor.network, images))
+        for decode in decodes:
+            words = ("--decode", decode, "--no-cache")
+            small, large = (
+                lab.run("gpu", f"{name}, {decode}", 1, lab.evaluate(fake, real, metric, *words))
+                for real, fake in sets
+            )
+            rate, batch = _rate(sets, small, large), large.output["runtime"]["batch_size"]
+            images = _images(lab, batch, int(extractor.spec.size)).float().div_(127.5).sub_(1)
+            alone = _seconds(extractor.network, images)
+            yield Line("genmetrics", name, decode, rate, rate * alone)
 
 
-def peers(lab: Lab, sets: Sets) -> Iterator[Line]:
+def peers(lab: Lab, sets: Sets, only: Collection[str] = ()) -> Iterator[Line]:
     """Measure the other tools, each with batches of 32 and a worker process a core."""
+    wanted = [peer for peer in PEERS if not only or peer in only]
+    if not wanted:
+        return
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
     network = FeatureExtractorInceptionV3(
@@ -85,13 +99,13 @@ def peers(lab: Lab, sets: Sets) -> Iterator[Line]:
     )
     alone = _seconds(network.eval().to(lab.device), _images(lab, BATCH, 299))
     how = ("--device", lab.device, "--batch", BATCH, "--workers", lab.cores)
-    for peer in PEERS:
+    for peer in wanted:
         small, large = (
             lab.run("gpu", peer, 1, lab.script("peers", peer, real, fake, lab.inception(), *how))
             for real, fake in sets
         )
         rate = _rate(sets, small, large)
-        yield Line(peer, "inception", rate, rate * alone)
+        yield Line(peer, "inception", "pil", rate, rate * alone)
 
 
 def _rate(sets: Sets, small: Measurement, large: Measurement) -> float:
@@ -119,18 +133,23 @@ def _seconds(network: Callable[[Tensor], Any], images: Tensor) -> float:
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
+    count = PASSES[images.device.type]
     with torch.no_grad():
-        passes(3)
-        return passes(PASSES) / (PASSES * len(images))
+        passes(min(3, count))
+        return passes(count) / (count * len(images))
 
 
 def table(lines: list[Line], about: str) -> str:
     """Return the Markdown."""
     rows = [
-        f"| {line.tool} | {line.extractor} | {line.images_per_second:.0f} | {line.in_model:.0%} |"
+        f"| {line.tool} | {line.extractor} | {line.decode} | {line.images_per_second:.0f} |"
+        f" {line.in_model:.0%} |"
         for line in lines
     ]
-    head = ["| tool | extractor | images per second | in the model |", "|---|---|---|---|"]
+    head = [
+        "| tool | extractor | decode | images per second | in the model |",
+        "|---|---|---|---|---|",
+    ]
     # what torch does by itself: TF32 in convolutions; genmetrics says what it computes in
     note = "The other tools leave torch's default in place: TF32 in convolutions. genmetrics: fp32."
     return "\n".join([about, "", *head, *rows, "", note]) + "\n"
@@ -141,19 +160,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, default=2000, help="images a set, at least 200")
     parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--device", choices=PASSES, default="cuda")
+    parser.add_argument("--decode", nargs="+", choices=DECODES, default=["pil"])
+    parser.add_argument("--only", nargs="+", choices=[*METRICS, *PEERS], default=[], metavar="NAME")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep photographs and weights")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
     given = parser.parse_args()
     import torch
 
-    if not torch.cuda.is_available():
+    if given.device == "cpu" and "nvjpeg" in given.decode:
+        print("benchmarks.gpu: nvjpeg needs a CUDA device; drop it from --decode", file=sys.stderr)
+        return 2
+    if given.device == "cuda" and not torch.cuda.is_available():
         print("benchmarks.gpu: torch sees no CUDA device; this needs one", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="genmetrics-gpu-") as temporary:
         folder = (given.data or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        lines = measure(Lab(folder, 1, machine.cores(), "cuda"), given.images, given.size)
-    card, facts = torch.cuda.get_device_name(), machine.describe()
+        lab = Lab(folder, 1, machine.cores(), given.device)
+        lines = measure(lab, given.images, given.size, given.decode, given.only)
+    facts = machine.describe()
+    card = torch.cuda.get_device_name() if given.device == "cuda" else f"No GPU: {facts['cpu']}"
     about = f"{card}, {facts['cores']} cores, JPEGs of {given.size} x {given.size}."
     print(table(lines, about), end="")
     if given.out is not None:
@@ -162,13 +189,15 @@ def main() -> int:
     return 0
 
 
-def measure(lab: Lab, images: int, size: int) -> list[Line]:
+def measure(
+    lab: Lab, images: int, size: int, decodes: Sequence[str], only: Collection[str]
+) -> list[Line]:
     """Make the sets and measure every tool."""
     sets = [
         (lab.photos(count, size, seed=0), lab.photos(count, size, seed=1, blur=1.0))
         for count in (images // 4, images)
     ]
-    return [*ours(lab, sets), *peers(lab, sets)]
+    return [*ours(lab, sets, decodes, only), *peers(lab, sets, only)]
 
 
 if __name__ == "__main__":

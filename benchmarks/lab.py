@@ -102,6 +102,11 @@ class Lab:
         return [sys.executable, "-m", "genmetrics", *self.eval_words(generated, reference, metrics),
                 *map(str, more or ("--no-cache",))]  # fmt: skip
 
+    def score(self, images: Path, metric: str, *beside: object) -> list[str]:
+        """Return the command that scores images one by one, by what ``beside`` says they need."""
+        return [sys.executable, "-m", "genmetrics", "eval", str(images), "-m", metric,
+                *map(str, beside), "--device", self.device, "--json", "--no-cache"]  # fmt: skip
+
     def eval_words(self, generated: Path, reference: Path, metrics: str) -> list[str]:
         """Return the words behind ``genmetrics``."""
         weights = f"{INCEPTION}={self.inception()}"
@@ -112,13 +117,23 @@ class Lab:
 
     def photos(self, count: int, size: int, seed: int, blur: float = 0.0) -> Path:
         """Return a folder of photographs, made at its first use."""
-        folder = self.folder / f"photos-{count}-{size}-{seed}"
+        blurred = f"-blur-{blur:g}" if blur else ""
+        folder = self.folder / f"photos-{count}-{size}-{seed}{blurred}"
         words = ("--count", count, "--size", size, "--seed", seed, "--blur", blur)
         return self._made(folder, "photos", *words)
 
     def inception(self) -> Path:
         """Return a file of random Inception weights, made at its first use."""
         return self._made(self.folder / "inception.pth", "weights")
+
+    def prompts(self, count: int) -> Path:
+        """Return a file with a prompt for each photograph, made at its first use."""
+        return self._made(self.folder / f"prompts-{count}.jsonl", "prompts", "--count", count)
+
+    def clip(self, width: int, layers: int) -> Path:
+        """Return the directory of a CLIP of random weights, made at its first use."""
+        words = ("--width", width, "--layers", layers)
+        return self._made(self.folder / f"clip-{width}-{layers}", "clip", *words)
 
     def _made(self, path: Path, kind: str, *words: object) -> Path:
         if not path.exists():

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
 PACKAGES = (
     "genmetrics", "torch", "torchvision", "numpy", "scipy", "pillow", "timm", "scikit-image",
-    "clean-fid", "pytorch-fid", "torch-fidelity", "torchmetrics",
+    "clean-fid", "pytorch-fid", "torch-fidelity", "torchmetrics", "transformers",
 )  # fmt: skip
+
+
+CODE = ("genmetrics", "benchmarks/*.py")
+"""What of the repository moves a measurement."""
 
 
 def cores() -> int:
@@ -32,6 +37,22 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
+
+
+def commit() -> str | None:
+    """Return the commit that is checked out, ``"... with changes"`` if the code differs from it."""
+    try:
+        head = _git("rev-parse", "--short=10", "HEAD")
+        changed = _git("status", "--porcelain", "--", *CODE)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # no git, or an unpacked archive
+    return f"{head} with changes" if changed else head
+
+
+def _git(*words: str) -> str:
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:

@@ -183,7 +183,7 @@ def first_image(start: float, words: Sequence[str]) -> None:
         os.write(1, f"{line}\n".encode())
         os._exit(0)  # whatever thread this is, whoever would catch an exception
 
-    ImageExtractor.forward = stop  # type: ignore[method-assign]  # this process only measures
+    ImageExtractor.forward = stop  # type: ignore[assignment,method-assign]  # this process only measures
     raise SystemExit(f"no image reached a network; exit code {main(list(words))}")
 
 

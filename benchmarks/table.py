@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
+Records = Mapping[str, Mapping[str, Any]]
 
-def render(results: Mapping[str, Any]) -> str:
+
+def render(document: Mapping[str, Any]) -> str:
     """Return the Markdown of a results document."""
-    lines = [*_about(results), "", "| what | target | measured | |", "|---|---|---|---|"]
-    lines += [_row(row) for row in results["rows"]]
+    records: Records = document["benchmarks"]
+    rows = [row for record in records.values() for row in record["rows"]]
+    lines = [*_about(records), "", "| what | target | measured | |", "|---|---|---|---|"]
+    lines += [_row(row) for row in rows]
     lines += ["", "Medians behind them, in seconds unless the name says MiB:", ""]
     lines += [
         f"- {row['what']}: {_medians(row['medians'])}{_note(row)}"
-        for row in results["rows"]
+        for row in rows
         if row["medians"] or row["note"]
     ]
-    for failure in results.get("failures", ()):
-        lines += ["", f"Not measured: {failure}"]
+    for name, record in records.items():
+        if record["failure"] is not None:
+            lines += ["", f"Not measured: {name}: {record['failure']}"]
+    if document["quick"]:
+        lines = ["**Quick sizes: this shows that everything runs, and nothing else.**", "", *lines]
     return "\n".join(lines) + "\n"
 
 
@@ -37,22 +44,40 @@ def write_into(page: Path, table: str) -> None:
     page.write_text(f"{head}{BEGIN}\n{table}{END}{tail}")
 
 
-def _about(results: Mapping[str, Any]) -> list[str]:
-    machine, settings = results["machine"], results["settings"]
-    versions = ", ".join(
-        f"{name} {version}" for name, version in machine["packages"].items() if version is not None
-    )
-    lines = [
+def _about(records: Records) -> Iterator[str]:
+    """Say what holds for all benchmarks once, and what does not for those it holds for."""
+    for text in (_when, _where, _versions):
+        groups: dict[str, list[str]] = {}
+        for name, record in records.items():
+            groups.setdefault(text(record), []).append(name)
+        for said, names in groups.items():
+            yield said if len(groups) == 1 else f"{', '.join(names)}: {said}"
+            yield ""
+    loads = {name: record["settings"]["highest_load"] for name, record in records.items()}
+    if loads:
+        name = max(loads, key=loads.__getitem__)
+        yield f"Load average before a measurement: at most {loads[name]:.1f} ({name})."
+
+
+def _when(record: Mapping[str, Any]) -> str:
+    commit, repeats = record["commit"] or "unknown", record["settings"]["repeats"]
+    rounds = "one round" if repeats == 1 else f"medians of {repeats} rounds"
+    return f"Measured {record['measured'][:10]} at commit {commit}, {rounds}."
+
+
+def _where(record: Mapping[str, Any]) -> str:
+    machine = record["machine"]
+    return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB,"
-        f" {machine['system']}, Python {machine['python']}; {settings['threads']} threads a"
-        f" process, medians of {settings['repeats']}; load average before a measurement at most"
-        f" {settings['highest_load']:.1f}.",
-        "",
-        f"Versions: {versions}.",
-    ]
-    if settings["quick"]:
-        lines = ["**Quick sizes: this shows that everything runs, and nothing else.**", "", *lines]
-    return lines
+        f" {machine['system']}, Python {machine['python']}; {record['settings']['threads']}"
+        " threads a process."
+    )
+
+
+def _versions(record: Mapping[str, Any]) -> str:
+    packages = record["machine"]["packages"].items()
+    found = ", ".join(f"{name} {version}" for name, version in packages if version is not None)
+    return f"Versions: {found}."
 
 
 def _row(row: Mapping[str, Any]) -> str:

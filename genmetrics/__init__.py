@@ -15,6 +15,7 @@ _LAZY = {
     "evaluate": "genmetrics.api",
     "Report": "genmetrics.run.evaluate",
     "load_image": "genmetrics.samples.image",
+    "log_to": "genmetrics.report.log",
     "Metric": "genmetrics.core.metric",
     "Result": "genmetrics.core.result",
     "Interval": "genmetrics.core.result",
@@ -30,7 +31,7 @@ _LAZY = {
     "WeightsError": "genmetrics.core.errors",
     "MissingExtraError": "genmetrics.core.errors",
 }
-_MODULES = ("distributed", "metrics", "stats")
+_MODULES = ("distributed", "integrations", "metrics", "stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,11 @@ from typing import Literal
 
 from genmetrics.core.metric import Metric
 from genmetrics.report.files import check_out, write_report
-from genmetrics.run.evaluate import Cache, Report, default_workers, run_plan
+from genmetrics.run.evaluate import Cache, Report, how_to_run, run_plan
+from genmetrics.run.launch import joined
 from genmetrics.run.plan import Inputs, make_plan
 from genmetrics.run.progress import Progress
+from genmetrics.run.ranks import ALONE
 
 
 def evaluate(
@@ -29,6 +31,7 @@ def evaluate(
     device: str = "auto",
     precision: Literal["fp32", "tf32", "bf16"] = "fp32",
     compiled: bool = False,
+    decode: Literal["pil", "nvjpeg"] = "pil",
     batch_size: int | Literal["auto"] = "auto",
     workers: int | None = None,
     cache: Cache = None,
@@ -39,6 +42,7 @@ def evaluate(
     seed: int | None = None,
     weights: Mapping[str, str | Path] | None = None,
     progress: Progress | None = None,
+    distributed: bool = False,
 ) -> Report:
     """Evaluate generated images: one decode, one pass an extractor, every metric.
 
@@ -58,6 +62,8 @@ def evaluate(
         precision: How networks compute; anything but fp32 gives other numbers and another
             fingerprint.
         compiled: Run networks through ``torch.compile``; enters the fingerprint too.
+        decode: Who decodes plain JPEGs: Pillow, or on a CUDA device nvJPEG, whose pixels are not
+            quite the same; enters the fingerprint too.
         batch_size: Samples a forward pass.
         workers: Decoding threads; None is one a core.
         cache: Folder of the feature store; None is the default, False keeps nothing.
@@ -68,6 +74,9 @@ def evaluate(
         seed: Replaces the seed of every metric that has one.
         weights: Weight id to a local file that replaces the manifest's.
         progress: Told how far the run is.
+        distributed: Share the work among all ranks of the process group, or of torchrun or
+            ``accelerate launch``. Every rank must call this with the same arguments, and gets the
+            same report; files are written by rank 0. Otherwise this process works alone.
 
     Returns:
         The report; ``report["fid@clean"].value`` is a number.
@@ -90,26 +99,29 @@ def evaluate(
         allow_missing=allow_missing,
         allow_unverified_reference=allow_unverified_reference,
     )
-    plan = make_plan(
-        inputs,
-        [metrics] if isinstance(metrics, str | Metric) else metrics,
-        suites=[suite] if isinstance(suite, str) else suite,
-        device=device,
-        weights=weights,
-        seed=seed,
-        precision=precision,
-        compiled=compiled,
-        workers=default_workers() if workers is None else workers,
-    )
-    report = run_plan(
-        plan,
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        cache=cache,
-        on_error=on_error,
-        progress=progress,
-    )
-    if folder is not None:
-        write_report(report, folder)
+    with joined(device) if distributed else ALONE as ranks:
+        how = how_to_run(
+            device=device,
+            batch_size=batch_size,
+            workers=workers,
+            on_error=on_error,
+            progress=progress if ranks.main else None,
+            ranks=ranks,
+        )
+        plan = make_plan(
+            inputs,
+            [metrics] if isinstance(metrics, str | Metric) else metrics,
+            suites=[suite] if isinstance(suite, str) else suite,
+            device=device,
+            weights=weights,
+            seed=seed,
+            precision=precision,
+            compiled=compiled,
+            decode=decode,
+            workers=how.workers,
+            ranks=ranks,
+        )
+        report = run_plan(plan, how, cache=cache)
+        if folder is not None and ranks.main:
+            write_report(report, folder)
     return report

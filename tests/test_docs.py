@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import io
 import json
 import pkgutil
 import re
@@ -19,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +122,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "pairs", folder / "incomplete")
     (folder / "incomplete/0005.png").unlink()
     write_geneval(folder, noisy[:4])
+    write_shards(folder)
     return folder
 
 
@@ -171,6 +174,29 @@ def write_geneval(folder: Path, images: list[np.ndarray]) -> None:
             found = [{"label": label, "box": box, "score": 0.95} for box in boxes]
             records.append({"id": f"{i:05d}/{j:04d}", "detector": "example", "detections": found})
     write_lines(folder / "detections.jsonl", records)
+
+
+def write_shards(folder: Path) -> None:
+    """The generated images in three tars with prompts, in two Parquet files, and with pairs."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = sorted((folder / "gen").iterdir())
+    (folder / "shards").mkdir()
+    for shard in range(3):
+        with tarfile.open(folder / f"shards/gen-{shard:06d}.tar", "w") as archive:
+            for file in files[4 * shard : 4 * shard + 4]:
+                archive.add(file, file.name)
+                text = tarfile.TarInfo(f"{file.stem}.txt")
+                text.size = len(file.stem)
+                archive.addfile(text, io.BytesIO(file.stem.encode()))
+    edited = [file.read_bytes() for file in files]
+    source = [(folder / "pairs" / file.name).read_bytes() for file in files]
+    pq.write_table(pa.table({"edited": edited, "source": source}), folder / "edits.parquet")
+    (folder / "parquet").mkdir()
+    for half in range(2):
+        table = pa.table({"image": edited[6 * half : 6 * half + 6]})
+        pq.write_table(table, folder / f"parquet/train-{half:05d}-of-00002.parquet")
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ ALLOWED = {
     "cli": {"core", "samples", "weights", "extractors", "metrics", "run", "report", "api"},
     "api": {"core", "run", "report"},
     "distributed": {"core"},
+    "integrations": {"core", "distributed"},
 }
 
 

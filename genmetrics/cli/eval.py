@@ -116,8 +116,10 @@ def evaluate(
     device: options.Device = "auto",
     precision: options.Precision = "fp32",
     compiled: options.Compile = False,
+    decode: options.Decode = "pil",
     batch_size: options.BatchSize = "auto",
     workers: options.Workers = None,
+    processes: options.Processes = None,
     cache: options.Cache = None,
     no_cache: options.NoCache = False,
     out: Annotated[
@@ -147,11 +149,20 @@ def evaluate(
         from genmetrics.report.files import check_out
 
         check_out(out)
-    with output.only_data_on_stdout():
+    with output.only_data_on_stdout(), output.world(processes, device) as ranks:
         from genmetrics.report.progress import on_stderr
-        from genmetrics.run.evaluate import default_workers, run_plan
+        from genmetrics.run.evaluate import how_to_run, run_plan
         from genmetrics.run.plan import Inputs, make_plan
 
+        quiet = quiet or not ranks.main
+        how = how_to_run(
+            device=device,
+            batch_size=size,
+            workers=workers,
+            on_error=on_error,
+            progress=on_stderr(quiet=quiet),
+            ranks=ranks,
+        )
         plan = make_plan(
             Inputs(
                 generated=generated,
@@ -174,22 +185,17 @@ def evaluate(
             seed=seed,
             precision=precision,
             compiled=compiled,
-            workers=workers or default_workers(),
+            decode=decode,
+            workers=how.workers,
+            ranks=ranks,
         )
         _tell_plan(plan, quiet)
-        report = run_plan(
-            plan,
-            device=device,
-            batch_size=size,
-            workers=workers,
-            cache=folder,
-            on_error=on_error,
-            progress=on_stderr(quiet=quiet),
-        )
-    _show(report, as_json, quiet)
-    if out is not None:
-        with output.only_data_on_stdout():
-            _write(report, out, quiet)
+        report = run_plan(plan, how, cache=folder)
+    if ranks.main:
+        _show(report, as_json, quiet)
+        if out is not None:
+            with output.only_data_on_stdout():
+                _write(report, out, quiet)
     return 0 if report.ok else 1
 
 

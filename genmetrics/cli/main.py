@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
-from genmetrics.core.errors import GenmetricsError, UsageError, did_you_mean
+from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -103,6 +104,8 @@ def _run(argv: Sequence[str] | None) -> int:
             prog_name="genmetrics",
             standalone_mode=False,
         )
+    except RankError as error:
+        return _fail(str(error), FAILED)
     except GenmetricsError as error:
         return _fail(str(error))
     except _Usage as error:
@@ -110,7 +113,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        tell("interrupted")
+        tell("interrupted", quiet=not _speaks())
     return code if isinstance(code, int) else OK
 
 
@@ -127,9 +130,14 @@ def _clean_end_when_terminated() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _fail(message: str) -> int:
-    tell(f"error: {' '.join(message.splitlines())}")
-    return BAD_INPUT
+def _fail(message: str, code: int = BAD_INPUT) -> int:
+    tell(f"error: {' '.join(message.splitlines())}", quiet=not _speaks())
+    return code
+
+
+def _speaks() -> bool:
+    """Tell whether this process speaks for the run: of several ranks the first does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _explain(error: Any, argv: Sequence[str]) -> str:

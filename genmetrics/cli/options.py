@@ -54,6 +54,14 @@ Compile = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+Decode = Annotated[
+    Literal["pil", "nvjpeg"],
+    typer.Option(
+        "--decode",
+        help="Who decodes plain JPEGs; nvjpeg needs a CUDA device and enters the protocol.",
+        rich_help_panel=RUN,
+    ),
+]
 BatchSize = Annotated[
     str,
     typer.Option(
@@ -67,6 +75,16 @@ Workers = Annotated[
         min=1,
         metavar="N",
         help="Decoding threads; one a core by default.",
+        rich_help_panel=RUN,
+    ),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        metavar="N",
+        help="Share the work among N processes of this machine; see the guide for several.",
         rich_help_panel=RUN,
     ),
 ]
@@ -101,7 +119,9 @@ OnErrorOption = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", help="No progress and no notes on stderr.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "-q", "--quiet", help="No progress and no notes on stderr.", rich_help_panel=OUTPUT
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

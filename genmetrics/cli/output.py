@@ -15,6 +15,7 @@ from genmetrics.report.text import printable
 
 if TYPE_CHECKING:
     from genmetrics.run.evaluate import Report
+    from genmetrics.run.ranks import Ranks
 
 
 def emit(text: str) -> None:
@@ -64,6 +65,16 @@ def only_data_on_stdout() -> Iterator[None]:
     """Send what libraries print to stderr, so that stdout holds our data and nothing else."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
+
+
+@contextlib.contextmanager
+def world(processes: int | None, device: str) -> Iterator[Ranks]:
+    """Enter the world of this process; the other ranks run the same command line."""
+    from genmetrics.run import launch
+
+    command = [sys.executable, "-m", "genmetrics", *sys.argv[1:]]
+    with launch.world(processes, device, command) as ranks:
+        yield ranks
 
 
 def prepare_streams() -> None:

@@ -38,8 +38,10 @@ def build(
     device: options.Device = "auto",
     precision: options.Precision = "fp32",
     compiled: options.Compile = False,
+    decode: options.Decode = "pil",
     batch_size: options.BatchSize = "auto",
     workers: options.Workers = None,
+    processes: options.Processes = None,
     cache: options.Cache = None,
     no_cache: options.NoCache = False,
     recursive: options.Recursive = False,
@@ -58,27 +60,36 @@ def build(
     kept = options.cache(cache, no_cache)
     replaced = options.weights(weights)
     _check_file(out, force)
-    with output.only_data_on_stdout():
+    with output.only_data_on_stdout(), output.world(processes, device) as ranks:
         from genmetrics.report.progress import on_stderr
         from genmetrics.run.build_statistics import build_statistics
+        from genmetrics.run.evaluate import how_to_run
         from genmetrics.samples.statistics import write_statistics
 
+        how = how_to_run(
+            device=device,
+            batch_size=size,
+            workers=workers,
+            on_error=on_error,
+            progress=on_stderr(quiet=quiet or not ranks.main),
+            ranks=ranks,
+        )
         built = build_statistics(
             folder,
             metrics or (),
             weights=replaced,
-            device=device,
+            how=how,
             precision=precision,
             compiled=compiled,
-            batch_size=size,
-            workers=workers,
+            decode=decode,
             cache=kept,
             recursive=recursive,
             limit=limit,
-            on_error=on_error,
-            progress=on_stderr(quiet=quiet),
         )
-        write_statistics(out, built.entries)
+        if ranks.main:
+            write_statistics(out, built.entries)
+    if not ranks.main:
+        return 1 if built.failures else 0
     for failure in built.failures:
         output.tell(f"skipped {failure.who.sample.path}: {failure.reason}", quiet=quiet)
     names = [f"{e.n:,} images by {(e.extractor or {}).get('extractor')}" for e in built.entries]

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 from genmetrics.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SENT_AHEAD = ("cuda",)
+"""Kinds of device to which pictures travel while they are prepared; elsewhere they stay put."""
+
+
+def cores() -> int:
+    """Return the number of CPU cores this process may use."""
+    return len(affinity())
+
+
+def affinity() -> set[int]:
+    """Return which CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only; macOS and Windows use all cores
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def resolve_device(device: str) -> str:
@@ -29,3 +50,20 @@ def resolve_device(device: str) -> str:
     if kind.type == "mps" and not torch.backends.mps.is_available():
         raise UsageError("device 'mps' is not there; use cpu or auto")
     return device
+
+
+def send_ahead(tensor: Tensor, device: str) -> Tensor:
+    """Copy to a CUDA device through pinned memory, without waiting; elsewhere return it as it is.
+
+    The caller goes on at once. Whatever uses the copy later finds it there, because the decoding
+    threads and the main thread all use the device's default stream, which works in order. The
+    pinned memory is not reused before the copy is done: torch's allocator sees to that.
+    """
+    import torch
+
+    target = torch.device(device)
+    if target.type not in SENT_AHEAD:
+        return tensor
+    if tensor.device.type != "cpu":
+        return tensor.to(target)
+    return tensor.pin_memory().to(target, non_blocking=True)

@@ -38,6 +38,10 @@ class WeightsError(GenmetricsError):
     """Weights are missing, damaged or unreachable."""
 
 
+class RankError(GenmetricsError):
+    """Another rank of the run ended without a reason of its own: killed, or by a fault."""
+
+
 class MissingExtraError(GenmetricsError, ImportError):
     """An optional dependency is needed and not installed."""
 

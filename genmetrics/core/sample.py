@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from genmetrics.core.device import send_ahead
 from genmetrics.core.errors import InputError
 from genmetrics.core.protocol import canonical_json
 
@@ -86,7 +87,9 @@ def _sha256(text: str) -> str:
 class Item:
     """A decoded sample: what extractors read.
 
-    ``image`` and ``reference`` are uint8 ``(3, H, W)``, ``mask`` is bool ``(H, W)``.
+    ``image`` and ``reference`` are uint8 ``(3, H, W)``, ``mask`` is bool ``(H, W)``. ``decoded``
+    holds the image as other decoders than Pillow give it, by their names, where one was asked for
+    and took the file; if nobody asked for Pillow's then, ``image`` is None.
     """
 
     id: str
@@ -95,3 +98,28 @@ class Item:
     reference: Tensor | None = None
     mask: Tensor | None = None
     spec: Mapping[str, Any] | None = None
+    decoded: Mapping[str, Tensor] = field(default_factory=dict)
+    _sent: dict[tuple[str, str], Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def picture(self, decode: str, device: str = "cpu") -> Tensor:
+        """Give the image as a decoder made it, on a CUDA device if that is the device.
+
+        It is copied there once, however many extractors ask. For other devices it stays where it
+        lies. Not for several threads at a time.
+
+        Args:
+            decode: ``"pil"``, or the name of another decoder; where that one did not take the file,
+                the image is Pillow's.
+            device: Where it is going to be used.
+
+        Raises:
+            InputError: The sample has no image.
+        """
+        found = self.decoded.get(decode, self.image)
+        if found is None:
+            raise InputError(f"sample {self.id!r} has no image")
+        if (decode, device) not in self._sent:
+            self._sent[decode, device] = send_ahead(found, device)
+        return self._sent[decode, device]

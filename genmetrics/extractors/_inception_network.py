@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from genmetrics.core.errors import WeightsError
-from genmetrics.extractors._frozen import CPU_SLICE, fold_batch_norm, require_keys
+from genmetrics.extractors._frozen import fold_batch_norm, require_keys
 
 _EPSILON = 1e-3
 _CLASSES = 1008
@@ -174,8 +174,6 @@ class InceptionNetwork(nn.Module):
     Raises:
         WeightsError: Missing or unexpected keys, or other shapes.
     """
-
-    cpu_slice = CPU_SLICE
 
     def __init__(self, state: Mapping[str, Tensor], where: str, layer: str) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 
 from genmetrics.core.errors import WeightsError
-from genmetrics.extractors._frozen import CPU_SLICE, building, fold_batch_norm, load_strictly
+from genmetrics.extractors._frozen import building, fold_batch_norm, load_strictly
 from genmetrics.weights import load_state_dict
 
 
@@ -44,8 +44,6 @@ class PooledFeatures(nn.Module):
     Batch norm is folded into the convolutions, and tensors are channels-last: twice the speed on a
     CPU, features equal to 1e-5 relative. Changes the network it is given.
     """
-
-    cpu_slice = CPU_SLICE
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
-from genmetrics.core.errors import InputError, UsageError
+from genmetrics.core.device import send_ahead
+from genmetrics.core.errors import UsageError, require_choice
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features
 from genmetrics.core.sample import Item
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """How a network computes. Features come back as float32 in every case."""
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+
+Decode = Literal["pil", "nvjpeg"]
+"""What makes pixels of image files: Pillow, or a CUDA device's decoder for plain JPEGs."""
+
+DECODES: tuple[Decode, ...] = ("pil", "nvjpeg")
 
 Weights = str | Path | Mapping[str, str | Path] | None
 """What ``weights=`` takes: nothing, a path that replaces the file, or a mapping from id to path."""
@@ -45,6 +52,21 @@ def precision_on(device: str, precision: str) -> Precision:
         )
         return "fp32"
     return precision
+
+
+def require_decode(device: str, decode: str) -> None:
+    """Raise :class:`UsageError` unless a run on ``device`` can decode this way."""
+    require_choice("run", "decode", decode, DECODES)
+    if decode == "nvjpeg" and not device.startswith("cuda"):
+        raise UsageError(
+            f"decode 'nvjpeg' needs a CUDA device and this run is on {device}; use decode 'pil' or"
+            " another device"
+        )
+
+
+def decodes_of(specs: Iterable[ExtractorSpec]) -> frozenset[str]:
+    """Which decoders' pixels these extractors want; Pillow's, unless they say otherwise."""
+    return frozenset(getattr(spec, "decode", "pil") for spec in specs)
 
 
 def override_for(weights: Weights, name: str) -> str | None:
@@ -145,32 +167,71 @@ class ImageSpec(ModelSpec):
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    decode: Decode = "pil"
+    """Whose pixels of image files; see :func:`genmetrics.samples.items.load_item`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values.
+
+        ``decode`` is among them only where it is not Pillow, so that fingerprints made before there
+        was a choice still hold.
+        """
+        fields = super().to_dict()
+        if self.decode == "pil":
+            del fields["decode"]
+        return fields
+
+
+_LARGEST_REDUCTION = 32
+"""Above it pictures are resized on the CPU: torch's antialiased kernels for CUDA keep their weights
+in shared memory and refuse reductions whose weights do not fit."""
+
 
 class ImageExtractor(Extractor):
-    """A frozen network on single images."""
+    """A frozen network on single images.
+
+    On a CUDA device pictures travel there while they are prepared. Resizes on floats run there, and
+    one copy of the picture serves all extractors; resizes that are Pillow on bytes run on the CPU,
+    and their result travels. Nothing in between waits for the device.
+    """
 
     def __init__(self, spec: ImageSpec, device: str, network: nn.Module) -> None:
         import torch
 
         from genmetrics.extractors._frozen import Frozen
-        from genmetrics.extractors.resize import RESIZES
+        from genmetrics.extractors.resize import ON_DEVICE, RESIZES
 
         super().__init__(spec, device)
         assert spec.size is not None  # known as soon as there is a network
         self.network = Frozen(network, device, spec.precision, compiled=spec.compiled)
         self._resize, self._size, self._scale = RESIZES[spec.resize], spec.size, spec.scale
-        self._mean, self._std = (
-            torch.tensor(values, dtype=torch.float32, device="cpu").view(3, 1, 1)
-            for values in (spec.mean, spec.std)
-        )
+        self._decode = spec.decode
+        self._on_device = spec.resize in ON_DEVICE
+        self._mean_std = torch.tensor(
+            [spec.mean, spec.std], dtype=torch.float32, device="cpu"
+        ).view(2, 3, 1, 1)
+        self._placed: dict[torch.device, Tensor] = {}
 
     def prepare(self, item: Item) -> Tensor:
-        """Resize and normalise, where the image lies; float32 ``(3, size, size)``."""
-        if item.image is None:
-            raise InputError(f"sample {item.id!r} has no image")
-        pixels = self._resize(item.image, self._size).div_(self._scale)
-        mean, std = self._mean.to(pixels.device), self._std.to(pixels.device)
+        """Resize and normalise, on a CUDA device or else where the image lies.
+
+        Returns:
+            float32 ``(3, size, size)``.
+        """
+        image = item.picture(self._decode)
+        if max(image.shape) > _LARGEST_REDUCTION * self._size:
+            image = image.cpu()
+        elif self._on_device:
+            image = item.picture(self._decode, self.device)
+        pixels = send_ahead(self._resize(image, self._size), self.device).div_(self._scale)
+        mean, std = self._mean_std_on(pixels.device)
         return pixels.sub_(mean).div_(std)
+
+    def _mean_std_on(self, device: torch.device) -> Tensor:
+        # kept, because copying it each time would wait for all work of the device each time
+        if device not in self._placed:
+            self._placed[device] = self._mean_std.to(device)
+        return self._placed[device]
 
     def forward(self, prepared: Sequence[Any]) -> Features:
         """Run the network on a batch of what :meth:`prepare` gave."""

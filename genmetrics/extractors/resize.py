@@ -99,6 +99,10 @@ RESIZES: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 
 
+ON_DEVICE = frozenset({"clean", "tf1", "pytorch-fid", "torchmetrics"})
+"""Those that compute where the image lies, on a GPU too; the others are Pillow on bytes."""
+
+
 def _interpolate(image: Tensor, size: int, *, mode: str, antialias: bool) -> Tensor:
     # Decoders give height x width x 3; interpolating that layout takes three times as long.
     levels = image.to(torch.float32, memory_format=torch.contiguous_format)[None]

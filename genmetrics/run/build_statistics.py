@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from genmetrics.core.device import resolve_device
 from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.metrics.base import SetMetric
-from genmetrics.run.evaluate import Cache, default_workers, first_batch_size, open_store
-from genmetrics.run.extract import Failure, OnError, Who, describe_failures, extract
-from genmetrics.run.plan import Plan, SideSet, build_metrics, without
-from genmetrics.run.progress import Progress, Silent
+from genmetrics.run.evaluate import Cache, open_store
+from genmetrics.run.extract import Failure, How, Side, Who, describe_failures, extract
+from genmetrics.run.plan import Plan, SideSet, build_metrics, look_at, require_agreement, without
+from genmetrics.run.store import FeatureStore
 from genmetrics.samples.statistics import StatisticsEntry
 
 
@@ -32,16 +31,13 @@ def build_statistics(
     metrics: Sequence[str],
     *,
     weights: Mapping[str, str | Path] | None = None,
-    device: str = "auto",
+    how: How,
     precision: str = "fp32",
     compiled: bool = False,
-    batch_size: int | Literal["auto"] = "auto",
-    workers: int | None = None,
+    decode: str = "pil",
     cache: Cache = None,
     recursive: bool = False,
     limit: int | None = None,
-    on_error: OnError = "fail",
-    progress: Progress | None = None,
 ) -> Built:
     """Extract the reference side of set metrics.
 
@@ -49,16 +45,13 @@ def build_statistics(
         folder: The reference set, in any form ``evaluate`` reads.
         metrics: Ids of metrics that compare with a reference set.
         weights: Weight id to a local file that replaces the manifest's.
-        device: Where models run.
+        how: From :func:`genmetrics.run.evaluate.how_to_run`; every rank gets the entries.
         precision: How networks compute, as in an evaluation.
         compiled: Whether networks are compiled, as in an evaluation.
-        batch_size: Samples a forward pass; ``"auto"`` as in an evaluation.
-        workers: Decoding threads; None is one a core.
+        decode: What decodes image files, as in an evaluation.
         cache: Folder of the feature store; None is the default one, False keeps nothing.
         recursive: Read sub-folders too.
         limit: Use only the first images, in natural order.
-        on_error: Whether an unusable sample stops the work or is left out and named.
-        progress: Told how far the work is.
 
     Returns:
         One entry an extractor; metrics that share one share its entry.
@@ -68,39 +61,41 @@ def build_statistics(
     """
     built = _set_metrics(
         build_metrics(
-            metrics, device=device, weights=weights, precision=precision, compiled=compiled
+            metrics,
+            device=how.device,
+            weights=weights,
+            precision=precision,
+            compiled=compiled,
+            decode=decode,
         )
     )
-    workers = default_workers() if workers is None else workers
-    plan = _plan(built, Path(folder), recursive, limit, on_error, workers)
+    plan = _plan(built, Path(folder), recursive, limit, how)
     with open_store(cache) as store:
-        extraction = extract(
-            plan.jobs(),
-            store,
-            device=resolve_device(device),
-            batch_size=first_batch_size(batch_size, resolve_device(device)),
-            shrink=batch_size == "auto",
-            workers=workers,
-            on_error=on_error,
-            progress=progress or Silent(),
-        )
+        extraction = extract(plan.jobs(), store, how)
         plan = without(plan, list(extraction.failures.values()))
-        samples = plan.sides["reference"].samples
-        arrays: dict[str, dict[str, np.ndarray]] = {}
-        specs: dict[str, ExtractorSpec] = {}
-        for metric in built.values():
+        return how.ranks.share(lambda: Built(_entries(plan, built, store, how), plan.failures))
+
+
+def _entries(
+    plan: Plan, metrics: Mapping[str, SetMetric], store: FeatureStore, how: How
+) -> list[StatisticsEntry]:
+    found = plan.sides["reference"]
+    arrays: dict[str, dict[str, np.ndarray]] = {}
+    specs: dict[str, ExtractorSpec] = {}
+    with how.ranks.deciding():
+        for metric in metrics.values():
             spec = metric.spec
-            digests = [sample.digest(spec.inputs) for sample in samples]
-            metric.update_features(samples, {metric.role: store.read(spec, digests)}, real=True)
-            _, found = metric.reference_arrays()
+            digests = [sample.digest(spec.inputs) for sample in found.samples]
+            features = {metric.role: store.read(spec, digests)}
+            metric.update_features(found.samples, features, real=True)
             specs[spec.fingerprint] = spec
-            arrays.setdefault(spec.fingerprint, {}).update(found)
+            _, these = metric.reference_arrays()
+            arrays.setdefault(spec.fingerprint, {}).update(these)
             metric.reset()  # rows of one metric at a time are enough to hold
-    entries = [
-        StatisticsEntry(specs[key].to_dict(), len(samples), arrays[key], str(folder))
+    return [
+        StatisticsEntry(specs[key].to_dict(), len(found.samples), arrays[key], found.path)
         for key in specs
     ]
-    return Built(entries, plan.failures)
 
 
 def _set_metrics(metrics: Mapping[str, Metric]) -> dict[str, SetMetric]:
@@ -113,12 +108,7 @@ def _set_metrics(metrics: Mapping[str, Metric]) -> dict[str, SetMetric]:
 
 
 def _plan(
-    metrics: Mapping[str, SetMetric],
-    folder: Path,
-    recursive: bool,
-    limit: int | None,
-    on_error: OnError,
-    workers: int,
+    metrics: Mapping[str, SetMetric], folder: Path, recursive: bool, limit: int | None, how: How
 ) -> Plan:
     """Read and check everything before a model loads."""
     from genmetrics.samples.check import check_media
@@ -126,14 +116,20 @@ def _plan(
 
     for metric in metrics.values():
         metric.spec.check()
-    samples = read_samples(folder, recursive=recursive, limit=limit)
-    reasons = check_media(samples, workers=workers)
-    failures = [Failure(Who("reference", s), reasons[s.id]) for s in samples if s.id in reasons]
-    if failures and on_error == "fail":
+    side = how.ranks.share(
+        lambda: SideSet(str(folder), read_samples(folder, recursive=recursive, limit=limit))
+    )
+    reasons = look_at(side, check_media, how.workers, how.ranks)
+    failures = [
+        Failure(Who("reference", s), reasons[s.id]) for s in side.samples if s.id in reasons
+    ]
+    if failures and how.on_error == "fail":
         raise UsageError(describe_failures(failures))
-    kept = [sample for sample in samples if sample.id not in reasons]
+    side.samples = [sample for sample in side.samples if sample.id not in reasons]
     least = max(metric.minimum for metric in metrics.values())
-    if len(kept) < least:
-        raise UsageError(f"{folder} has {len(kept)} usable images, needs at least {least}")
-    sides = {"reference": SideSet(str(folder), kept), "generated": SideSet("", [])}
-    return Plan(dict(metrics), sides, failures=failures)  # type: ignore[arg-type]
+    if len(side.samples) < least:
+        raise UsageError(f"{folder} has {len(side.samples)} usable images, needs at least {least}")
+    sides: dict[Side, SideSet] = {"reference": side, "generated": SideSet("", [])}
+    plan = Plan(dict(metrics), sides, failures=failures)
+    require_agreement(plan, how.ranks)
+    return plan

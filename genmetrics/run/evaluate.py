@@ -13,7 +13,6 @@ from math import nan
 from pathlib import Path
 from typing import Any, Literal
 
-from genmetrics.core.device import resolve_device
 from genmetrics.core.errors import (
     UsageError,
     require_choice,
@@ -27,12 +26,15 @@ from genmetrics.run.extract import (
     CONVERSIONS,
     Extraction,
     Failure,
+    How,
+    OnError,
     Side,
     count_conversions,
     extract,
 )
 from genmetrics.run.plan import Plan, SideSet, without
 from genmetrics.run.progress import Progress, Silent
+from genmetrics.run.ranks import ALONE, Ranks
 from genmetrics.run.store import FeatureStore
 
 BATCH = {"cpu": 32, "cuda": 128}
@@ -97,61 +99,77 @@ def _shorter(key: str) -> tuple[str, str]:
     return base, base.split("@")[0]
 
 
-def run_plan(
-    plan: Plan,
+def how_to_run(
     *,
     device: str = "auto",
     batch_size: int | Literal["auto"] = "auto",
     workers: int | None = None,
-    cache: Cache = None,
-    on_error: Literal["fail", "skip"] = "fail",
+    on_error: OnError = "fail",
     progress: Progress | None = None,
-) -> Report:
-    """Extract what the plan's metrics ask for and compute them all.
+    ranks: Ranks = ALONE,
+) -> How:
+    """Settle how to run.
 
     Args:
-        plan: From :func:`genmetrics.run.plan.make_plan`.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
         batch_size: Samples a forward pass; ``"auto"`` is :data:`BATCH`, halved where memory ends.
-        workers: Decoding threads; None is one a core.
-        cache: Folder of the feature store; None is the default one, False keeps nothing.
+        workers: Decoding threads of a rank; None is one for each of its cores.
         on_error: Whether an unusable sample stops the run or is left out and named.
         progress: Told how far the run is.
+        ranks: The world this process belongs to.
+
+    Raises:
+        UsageError: One of them does not exist or does not fit.
     """
-    started = time.monotonic()
-    device = resolve_device(device)
-    size = first_batch_size(batch_size, device)
-    workers = default_workers() if workers is None else workers
+    device = ranks.device(device)
+    workers = ranks.cores if workers is None else workers
     require_number("run", "workers", workers, 1)
     require_choice("run", "on_error", on_error, ("fail", "skip"))
+    return How(
+        device=device,
+        batch_size=first_batch_size(batch_size, device),
+        shrink=batch_size == "auto",
+        workers=workers,
+        on_error=on_error,
+        progress=progress or Silent(),
+        ranks=ranks,
+    )
+
+
+def run_plan(plan: Plan, how: How, *, cache: Cache = None) -> Report:
+    """Extract what the plan's metrics ask for and compute them all.
+
+    Every rank extracts; the main rank decides, with all cores, and every rank gets its report.
+
+    Args:
+        plan: From :func:`genmetrics.run.plan.make_plan`, in the same world.
+        how: From :func:`how_to_run`.
+        cache: Folder of the feature store; None is the default one, False keeps nothing.
+    """
+    started = time.monotonic()
     samples = _all_samples(plan)
     with open_store(cache) as store:
-        extraction = extract(
-            plan.jobs(),
-            store,
-            device=device,
-            batch_size=size,
-            workers=workers,
-            on_error=on_error,
-            progress=progress or Silent(),
-            shrink=batch_size == "auto",
-        )
+        extraction = extract(plan.jobs(), store, how)
         plan = without(plan, list(extraction.failures.values()))
-        reader = _Reader(store)
-        results = {name: _decide(plan, metric, reader) for name, metric in plan.metrics.items()}
-        conversions = reader.conversions(plan)
-    seconds = time.monotonic() - started
-    return Report(
-        results=results,
-        asked=plan.asked,
-        inputs=_describe_inputs(plan),
-        samples=tuple(samples),
-        failures=tuple(plan.failures),
-        missing=tuple(plan.missing),
-        conversions=conversions,
-        runtime=_describe_runtime(extraction, plan, device, workers, seconds),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+
+        def decide() -> Report:
+            reader = _Reader(store)
+            with how.ranks.deciding():
+                results = {name: _decide(plan, m, reader) for name, m in plan.metrics.items()}
+            conversions = reader.conversions(plan)
+            return Report(
+                results=results,
+                asked=plan.asked,
+                inputs=_describe_inputs(plan),
+                samples=tuple(samples),
+                failures=tuple(plan.failures),
+                missing=tuple(plan.missing),
+                conversions=conversions,
+                runtime=_describe_runtime(extraction, plan, how, time.monotonic() - started),
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+
+        return how.ranks.share(decide)
 
 
 def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:
@@ -165,13 +183,6 @@ def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:
     if not isinstance(batch_size, int) or batch_size < 1:
         raise UsageError(f"batch size is {batch_size!r}; it must be 1 or more, or auto")
     return batch_size
-
-
-def default_workers() -> int:
-    """One decoding thread a core this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux only; macOS and Windows count all cores
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -286,15 +297,15 @@ def _describe_inputs(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _describe_runtime(
-    extraction: Extraction, plan: Plan, device: str, workers: int, seconds: float
+    extraction: Extraction, plan: Plan, how: How, seconds: float
 ) -> dict[str, Any]:
     images = sum(len(found.samples) for found in plan.sides.values())
     return {
-        "device": device,
+        "device": how.device,
         "precision": _precision(plan),
-        "processes": 1,
+        "processes": how.ranks.world,
         "batch_size": extraction.batch_size,
-        "workers": workers,
+        "workers": how.workers,
         "features_computed": extraction.computed,
         "features_reused": extraction.reused,
         "seconds": round(seconds, 3),

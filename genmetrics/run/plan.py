@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,10 @@ from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import Request, create, parse
 from genmetrics.core.sample import Sample
-from genmetrics.extractors._model import precision_on
+from genmetrics.extractors._model import precision_on, require_decode
 from genmetrics.metrics.base import SetMetric
 from genmetrics.run.extract import Failure, Job, OnError, Side, Who, describe_failures
+from genmetrics.run.ranks import ALONE, Ranks
 from genmetrics.run.suites import suite
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
 
@@ -148,9 +149,14 @@ def make_plan(
     seed: int | None = None,
     precision: str = "fp32",
     compiled: bool = False,
+    decode: str = "pil",
     workers: int = 4,
+    ranks: Ranks = ALONE,
 ) -> Plan:
     """Read every input, build every metric, and refuse what cannot work, before a model loads.
+
+    The main rank lists the samples; each rank opens and hashes its part of them. Every rank gets
+    the same plan.
 
     Raises:
         GenmetricsError: One line that says what, where, the value found, and the fix.
@@ -161,23 +167,15 @@ def make_plan(
         metrics,
         asked=asked,
         suites=suites,
-        device=device,
+        device=ranks.device(device),
         weights=weights,
         seed=seed,
         precision=precision,
         compiled=compiled,
+        decode=decode,
     )
     _require_sources(built, inputs)
-    statistics = None
-    sides: dict[Side, SideSet] = {}
-    missing: list[str] = []
-    sides["generated"] = _read_generated(inputs, missing)
-    if inputs.reference is not None:
-        path = Path(inputs.reference)
-        if is_statistics(path):
-            statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
-        else:
-            sides["reference"] = _read(path, inputs)
+    sides, statistics, missing = ranks.share(lambda: _read_inputs(inputs))
     sources = {
         field: str(path)
         for field, path in (
@@ -193,9 +191,28 @@ def make_plan(
             metric.load_reference(statistics.entry(metric.spec))
         for spec in metric.extractors.values():
             spec.check()
-    _check_media(plan, inputs, workers)
+    require_agreement(plan, ranks)
+    _check_media(plan, inputs, workers, ranks)
     _require_counts(plan)
     return plan
+
+
+def require_agreement(plan: Plan, ranks: Ranks) -> None:
+    """Refuse ranks that would compute other features: other weights on another machine."""
+    mine = {
+        f"{name}: {role}": spec.to_dict()
+        for name, metric in plan.metrics.items()
+        for role, spec in metric.extractors.items()
+    }
+    for rank, other in enumerate(ranks.gather(mine)):
+        for name in mine:
+            unlike = [key for key in mine[name] if other[name].get(key) != mine[name][key]]
+            if unlike:
+                key = unlike[0]
+                raise UsageError(
+                    f"rank {rank} would compute {name} with {key} {other[name].get(key)!r}, rank"
+                    f" {ranks.rank} with {mine[name][key]!r}; give all ranks the same files"
+                )
 
 
 def build_metrics(
@@ -207,6 +224,7 @@ def build_metrics(
     seed: int | None = None,
     precision: str = "fp32",
     compiled: bool = False,
+    decode: str = "pil",
     asked: dict[str, str] | None = None,
 ) -> dict[str, Metric]:
     """Build metrics by name; each is keyed by its id, with its options where two share an id.
@@ -234,10 +252,12 @@ def build_metrics(
         if asked is not None:
             asked[request.name] = key
     _add_objects(built, given)
-    if precision != "fp32" or compiled:
-        precision = precision_on(resolve_device(device), precision)
+    if precision != "fp32" or compiled or decode != "pil":
+        place = resolve_device(device)
+        require_decode(place, decode)
+        precision = precision_on(place, precision)
         for metric in built.values():
-            metric.compute_with(precision=precision, compiled=compiled)
+            metric.compute_with(precision=precision, compiled=compiled, decode=decode)
     return built
 
 
@@ -279,6 +299,22 @@ def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
                 raise UsageError(f"{name} needs a reference set: pass {_SOURCES[needed]}")
 
 
+def _read_inputs(
+    inputs: Inputs,
+) -> tuple[dict[Side, SideSet], Statistics | None, list[str]]:
+    """List both sides; no picture is opened. Also the statistics, and names without a partner."""
+    missing: list[str] = []
+    sides: dict[Side, SideSet] = {"generated": _read_generated(inputs, missing)}
+    if inputs.reference is None:
+        return sides, None, missing
+    path = Path(inputs.reference)
+    if is_statistics(path):
+        found = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
+        return sides, found, missing
+    sides["reference"] = _read(path, inputs)
+    return sides, None, missing
+
+
 def _read(path: Path, inputs: Inputs) -> SideSet:
     from genmetrics.samples.sources import read_samples
 
@@ -314,19 +350,19 @@ def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
     return SideSet(str(inputs.generated), samples[: inputs.limit])
 
 
-def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
+def _check_media(plan: Plan, inputs: Inputs, workers: int, ranks: Ranks) -> None:
     """Open every header and hash every file; what fails is an error, or skipped and named."""
     from genmetrics.samples.attach import check_pair_sizes
     from genmetrics.samples.check import check_media, decode_media
 
     reasons = {
-        side: check_media(found.samples, workers=workers) for side, found in plan.sides.items()
+        side: look_at(found, check_media, workers, ranks) for side, found in plan.sides.items()
     }
     strict = inputs.on_error == "fail"
     if strict and any(reasons.values()):
         # the run ends here, so decode the rest too and name every bad file at once
         for side, found in plan.sides.items():
-            reasons[side] |= decode_media(found.samples, workers=workers)
+            reasons[side] |= look_at(found, decode_media, workers, ranks)
     for side, found in plan.sides.items():
         bad = reasons[side]
         plan.failures += [
@@ -339,7 +375,22 @@ def _check_media(plan: Plan, inputs: Inputs, workers: int) -> None:
         raise UsageError(describe_failures(plan.failures))
     if strict:
         # with "skip", a pair of two sizes is left out when it is decoded
-        check_pair_sizes(plan.sides["generated"].samples, workers=workers)
+        part = ranks.part(len(plan.sides["generated"].samples))
+        check_pair_sizes(plan.sides["generated"].samples[part.start : part.stop], workers=workers)
+
+
+def look_at(
+    found: SideSet, look: Callable[..., dict[str, str]], workers: int, ranks: Ranks
+) -> dict[str, str]:
+    """Look at every sample of a side, each rank at its part.
+
+    Samples come back as the rank that looked at them has them, with the digests it computed.
+    """
+    part = ranks.part(len(found.samples))
+    mine = found.samples[part.start : part.stop]
+    shares = ranks.gather((mine, look(mine, workers=workers)))
+    found.samples = [sample for samples, _ in shares for sample in samples]
+    return {id_: reason for _, reasons in shares for id_, reason in reasons.items()}
 
 
 def _require_counts(plan: Plan) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,20 +47,35 @@ class FeatureStore:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         self._index: dict[str, dict[str, Place]] = {}
+        self._scanned: dict[str, set[str]] = {}
         self.damaged: list[Path] = []
 
     def folder(self, spec: ExtractorSpec) -> Path:
         """Folder of an extractor's shards."""
         return self.root / spec.fingerprint.removeprefix("sha256:")[:32]
 
+    def shards(self, spec: ExtractorSpec) -> list[str]:
+        """Names of the shards on disk; equal names are equal rows, in whichever store."""
+        return sorted(shard.name for shard in self.folder(spec).glob("*.safetensors"))
+
+    def scan(self, spec: ExtractorSpec, shards: Iterable[str]) -> None:
+        """Learn what these shards hold, each read from disk once."""
+        index = self._index.setdefault(spec.fingerprint, {})
+        scanned = self._scanned.setdefault(spec.fingerprint, set())
+        folder = self.folder(spec)
+        for name in shards:
+            if name not in scanned:
+                scanned.add(name)
+                index.update(self._scan(folder / name))
+
     def keys(self, spec: ExtractorSpec) -> Mapping[str, Place]:
-        """Digests of everything this extractor already found, read from disk once."""
-        index = self._index.get(spec.fingerprint)
-        if index is None:
-            index = self._index[spec.fingerprint] = {}
-            for shard in sorted(self.folder(spec).glob("*.safetensors")):
-                index.update(self._scan(shard))
-        return index
+        """Digests of everything that is known of what this extractor found.
+
+        The first call reads the shards on disk; :meth:`scan` and :meth:`write` add to it.
+        """
+        if spec.fingerprint not in self._index:
+            self.scan(spec, self.shards(spec))
+        return self._index[spec.fingerprint]
 
     def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
         """Store the rows of ``keys``; returns when they are on disk."""
@@ -76,6 +91,7 @@ class FeatureStore:
             write_atomic(folder / "extractor.json", json.dumps(spec.to_dict(), indent=1))
         shard = folder / f"{hashlib.sha256(data).hexdigest()[:32]}.safetensors"
         write_atomic(shard, data)
+        self._scanned.setdefault(spec.fingerprint, set()).add(shard.name)
         index = self._index.setdefault(spec.fingerprint, {})
         index.update({key: Place(shard, row) for row, key in enumerate(keys)})
 
@@ -117,6 +133,7 @@ class FeatureStore:
         """Delete everything of one extractor."""
         shutil.rmtree(usage.folder)
         self._index.clear()
+        self._scanned.clear()
 
     def _scan(self, shard: Path) -> dict[str, Place]:
         try:

@@ -7,9 +7,9 @@ import struct
 import tarfile
 import tokenize
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,14 +20,16 @@ from genmetrics.samples.media import (
     ZIP_DEFLATED,
     ZIP_STORED,
     ArrayMedia,
+    SpanMedia,
     StoredMedia,
-    TarMedia,
     ZipMedia,
 )
 from genmetrics.samples.unpack import ARRAY, UNPACK_ERRORS, unpacked
 
 _PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-ARCHIVES = (".zip", ".tar", *_PACKED_TAR, ".npz", ".npy")
+TARS = (".tar", *_PACKED_TAR)
+ARCHIVES = (".zip", *TARS, ".npz", ".npy")
+_T = TypeVar("_T")
 _LIST_ERRORS = (
     *UNPACK_ERRORS,
     tarfile.TarError,
@@ -45,9 +47,26 @@ _LIST_ERRORS = (
 """What zipfile, tarfile and numpy raise for damaged archives."""
 
 
+class TarMembers(NamedTuple):
+    """What lies in a tar, by name: images, other plain files, and how many files there are."""
+
+    images: dict[str, SpanMedia]
+    others: dict[str, SpanMedia]
+    seen: int
+
+    def listing(self) -> Listing:
+        """Return the images alone."""
+        return _listing(self.images, self.seen)
+
+
 def is_archive(path: Path) -> bool:
     """Tell by the suffix."""
     return path.name.lower().endswith(ARCHIVES)
+
+
+def is_tar(path: Path) -> bool:
+    """Tell by the suffix."""
+    return path.name.lower().endswith(TARS)
 
 
 def list_archive(path: Path) -> Listing:
@@ -60,12 +79,23 @@ def list_archive(path: Path) -> Listing:
     Raises:
         InputError: The archive is damaged, or holds what cannot be read here.
     """
-    lower = path.name.lower()
-    reader: Callable[[str], Listing] = _list_tar
-    if lower.endswith((".npz", ".npy")):
-        reader = _list_array
-    elif lower.endswith(".zip"):
-        reader = _list_zip
+    if is_tar(path):
+        return scan_tar(path).listing()
+    return _listed(path, _list_zip if path.name.lower().endswith(".zip") else _list_array)
+
+
+def scan_tar(path: Path) -> TarMembers:
+    """List the members of a tar from their headers; the content of none is read.
+
+    Hidden members are left out. Of two with one name the later counts.
+
+    Raises:
+        InputError: The archive is damaged, or an image is a link that leads out of it.
+    """
+    return _listed(path, _scan_tar)
+
+
+def _listed(path: Path, reader: Callable[[str], _T]) -> _T:
     open_file(path).close()  # missing, a folder, a pipe: the plain message
     try:
         return reader(str(path))
@@ -99,15 +129,19 @@ def _list_zip(archive: str) -> Listing:
                 info.compress_type,
                 info.CRC,
             )
-    return Listing(_without_shared_folders(found), seen)
+    return _listing(found, seen)
 
 
-def _list_tar(archive: str) -> Listing:
+def _scan_tar(archive: str) -> TarMembers:
     packed = archive.lower().endswith(_PACKED_TAR)
-    found: dict[str, StoredMedia] = {}
+    images: dict[str, SpanMedia] = {}
+    others: dict[str, SpanMedia] = {}
     seen = 0
     with (
-        unpacked(archive).exclusive() if packed else Path(archive).open("rb") as stream,
+        # without a buffer, which would read 8 KiB of each image with its header
+        unpacked(archive).exclusive()
+        if packed
+        else Path(archive).open("rb", buffering=0) as stream,
         tarfile.open(fileobj=stream, mode="r:") as file,
     ):
         members = {info.name.removeprefix("./"): info for info in file}
@@ -119,14 +153,18 @@ def _list_tar(archive: str) -> Listing:
                 place = _behind_links(archive, info, members)
                 if info.issym() and _wanted(place.name):
                     continue  # as in a folder, a link to a listed image is that image
-                found[info.name] = TarMedia(
+                images[info.name] = SpanMedia(
                     archive, info.name, place.offset_data, place.size, packed
+                )
+            elif info.isreg() and not info.issparse() and is_visible(info.name):
+                others[info.name] = SpanMedia(
+                    archive, info.name, info.offset_data, info.size, packed
                 )
         # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
         stream.seek(file.offset)
         if any(block := stream.read(tarfile.BLOCKSIZE)) or len(block) < tarfile.BLOCKSIZE:
             raise ValueError("it has no end marker where the last file ends")
-    return Listing(_without_shared_folders(found), seen)
+    return TarMembers(images, others, seen)
 
 
 def _behind_links(
@@ -151,19 +189,29 @@ def _behind_links(
 
 
 def _wanted(name: str) -> bool:
+    return is_image(name) and is_visible(name)
+
+
+def _listing(found: Mapping[str, StoredMedia], seen: int) -> Listing:
+    return Listing(list(zip(without_shared_folders(found), found.values(), strict=True)), seen)
+
+
+def is_visible(name: str) -> bool:
+    """Tell whether a member is neither hidden nor what macOS adds."""
     inner = "/".join(part for part in name.split("/") if part not in (".", ".."))
-    return is_image(name) and not is_hidden(inner) and "__MACOSX" not in name.split("/")
+    return not is_hidden(inner) and "__MACOSX" not in name.split("/")
 
 
-def _without_shared_folders(found: dict[str, StoredMedia]) -> list[tuple[str, StoredMedia]]:
-    parts_of = {name: name.removeprefix("./").split("/") for name in found}
-    folders = [parts[:-1] for parts in parts_of.values()]
+def without_shared_folders(names: Iterable[str]) -> list[str]:
+    """Cut off the folders that all names begin with."""
+    parts_of = [name.removeprefix("./").split("/") for name in names]
+    folders = [parts[:-1] for parts in parts_of]
     depth = 0
     while folders and all(len(parts) > depth for parts in folders):
         if len({parts[depth] for parts in folders}) > 1:
             break
         depth += 1
-    return [("/".join(parts_of[name][depth:]), media) for name, media in found.items()]
+    return ["/".join(parts[depth:]) for parts in parts_of]
 
 
 def _list_array(archive: str) -> Listing:

@@ -225,7 +225,7 @@ def _open(file: IO[bytes], name: str) -> ImageFile.ImageFile:
         if verdict:
             file.seek(0)
             image: ImageFile.ImageFile = opener(file, "")
-            _guard(image.size, name)
+            require_size(image.size, name)
             return image
     raise InputError(
         f"{name} is not an image: it starts with {prefix[:12]!r}; readable formats are"
@@ -233,7 +233,7 @@ def _open(file: IO[bytes], name: str) -> ImageFile.ImageFile:
     )
 
 
-def _guard(size: tuple[int, int], name: str) -> None:
+def require_size(size: tuple[int, int], name: str) -> None:
     """Refuse what Pillow's ``Image.open`` refuses: more than twice ``MAX_IMAGE_PIXELS``."""
     limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and size[0] * size[1] > 2 * limit:
@@ -304,6 +304,11 @@ def _late_png_exif(file: IO[bytes]) -> bytes:
             return file.read(length)
         file.seek(length + 4, os.SEEK_CUR)
     return b""
+
+
+def upright(exif: bytes) -> bool:
+    """Tell whether an EXIF block leaves the picture as it lies."""
+    return _exif_orientation(exif) == 1
 
 
 def _exif_orientation(exif: bytes) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.errors import InputError, PairingError
-from genmetrics.core.sample import Item, Media, Sample
+from genmetrics.core.sample import Decoded, Item, Media, Sample
 from genmetrics.samples.image import to_tensor
+from genmetrics.samples.media import StoredMedia
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,16 +16,26 @@ if TYPE_CHECKING:
 _WHITE = 128  # a mask's level from which a pixel counts as white
 
 
-def load_item(sample: Sample, fields: Sequence[str]) -> tuple[Item, tuple[str, ...]]:
+def load_item(
+    sample: Sample,
+    fields: Sequence[str],
+    decodes: Collection[str] = ("pil",),
+    device: str = "cpu",
+) -> tuple[Item, tuple[str, ...]]:
     """Decode exactly what is asked for. Thread-safe.
 
     Args:
         sample: What to load.
         fields: Fields of the sample, such as ``("image", "prompt")``. Only ``mask`` may be unset.
+        decodes: Whose pixels of the image are wanted: ``"pil"``, ``"nvjpeg"``, or both. nvJPEG
+            takes plain JPEGs (see :class:`genmetrics.samples.jpeg.JpegDecoder`), and all other
+            files are Pillow's in either case.
+        device: The CUDA device on which nvJPEG decodes.
 
     Returns:
         The item (``image`` and ``reference`` uint8 ``(3, H, W)``, ``mask`` bool ``(H, W)``, True
-        where white), and the names of the conversions of image and reference.
+        where white), and the names of the conversions of image and reference. Pictures by nvJPEG
+        are in ``decoded``, on the device.
 
     Raises:
         InputError: A field is unset or cannot be decoded; the message names sample or file.
@@ -41,12 +52,27 @@ def load_item(sample: Sample, fields: Sequence[str]) -> tuple[Item, tuple[str, .
         if field == "mask":
             value = _load_mask(value)
         elif field in ("image", "reference"):
-            decoded = value.load()
+            decoded: Decoded | None = None
+            if field == "image" and "nvjpeg" in decodes:
+                values["decoded"], decoded = _load_with_nvjpeg(value, device)
+                if values["decoded"] and "pil" not in decodes:
+                    continue
+            decoded = decoded or value.load()
             conversions += decoded.conversions
             value = to_tensor(decoded.pixels)
         values[field] = value
     _check_sizes(sample, values)
     return Item(**{**values, "id": sample.id}), tuple(conversions)
+
+
+def _load_with_nvjpeg(media: Media, device: str) -> tuple[dict[str, Tensor], Decoded | None]:
+    """Decode a plain JPEG on the device; of other stored files give what Pillow makes of them."""
+    from genmetrics.samples.jpeg import nvjpeg
+
+    if not isinstance(media, StoredMedia):
+        return {}, None
+    found = media.load_with(nvjpeg(device))
+    return ({}, found) if isinstance(found, Decoded) else ({"nvjpeg": found}, None)
 
 
 def _load_mask(media: Media) -> Tensor:
@@ -64,9 +90,10 @@ def _load_mask(media: Media) -> Tensor:
 
 
 def _check_sizes(sample: Sample, values: dict[str, Any]) -> None:
-    if "image" not in values or sample.image is None:
+    image = values.get("image", values.get("decoded", {}).get("nvjpeg"))
+    if image is None or sample.image is None:
         return
-    height, width = values["image"].shape[1:]
+    height, width = image.shape[1:]
     for field in ("reference", "mask"):
         if field not in values:
             continue

@@ -10,8 +10,10 @@ import hashlib
 import struct
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +21,12 @@ from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Decoded
 from genmetrics.samples.image import decode, image_size, one_line, read_file
 from genmetrics.samples.unpack import unpacked
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Decoder = Callable[[bytes, str], "Tensor | None"]
+"""A decoder beside Pillow: bytes and name of a file to its picture, or None if it is not for it."""
 
 ZIP_STORED, ZIP_DEFLATED = 0, 8
 _ZIP_HEADER = 30  # bytes before the name in a member's own header
@@ -65,6 +73,16 @@ class StoredMedia(ABC):
                 are kept under the digest, and must never be those of other bytes.
         """
         return self._decode(self._unchanged(self.read()))
+
+    def load_with(self, decoder: Decoder) -> Tensor | Decoded:
+        """Decode as another decoder does, and as :meth:`load` where that one gives None.
+
+        Raises:
+            InputError: As :meth:`load`, or what the decoder says.
+        """
+        data = self._unchanged(self.read())
+        found = decoder(data, self.name)
+        return self._decode(data) if found is None else found
 
     def _decode(self, data: bytes) -> Decoded:
         return decode(data, self.name)
@@ -153,14 +171,14 @@ class ZipMedia(_Member):
 
 
 @dataclass(frozen=True)
-class TarMedia(_Member):
-    """A member of a tar archive.
+class SpanMedia(_Member):
+    """A run of bytes of a larger file: a member of a tar, a row of an Arrow file.
 
     Attributes:
-        offset: Where the member's bytes begin in the (decompressed) archive.
+        offset: Where the bytes begin in the (decompressed) file.
         length: How many there are.
-        packed: The archive is compressed. It is unpacked once a process into a temporary file,
-            since members of a compressed stream cannot be reached one by one.
+        packed: The tar is compressed. It is unpacked once a process into a temporary file, since
+            members of a compressed stream cannot be reached one by one.
     """
 
     length: int
@@ -186,7 +204,7 @@ class ArrayMedia(StoredMedia):
         row: Which row.
         shape: ``(H, W, 3)``.
         offset: Where row 0 begins, in the file or in its unpacked array.
-        packed: The npz is compressed; unpacked once a process, as :class:`TarMedia`.
+        packed: The npz is compressed; unpacked once a process, as :class:`SpanMedia`.
     """
 
     archive: str
@@ -220,8 +238,29 @@ class ArrayMedia(StoredMedia):
         """Width and height."""
         return self.shape[1], self.shape[0]
 
+    def load_with(self, decoder: Decoder) -> Decoded:
+        """Return the row: nothing is encoded."""
+        return self.load()
+
     def _decode(self, data: bytes) -> Decoded:
         return Decoded(np.frombuffer(data, np.uint8).reshape(self.shape), ())
+
+
+@dataclass(frozen=True)
+class MissingMedia(StoredMedia):
+    """A row without a picture; it fails by name when it is read, instead of shrinking the set."""
+
+    label: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The place where a picture should be."""
+        return self.label
+
+    def read(self) -> bytes:
+        """Raise :class:`InputError`."""
+        raise InputError(f"{self.label} {self.reason}")
 
 
 def read_at(path: str, offset: int, length: int) -> bytes:
@@ -231,7 +270,8 @@ def read_at(path: str, offset: int, length: int) -> bytes:
         InputError: The file cannot be read; the message names it.
     """
     try:
-        with Path(path).open("rb") as file:
+        # no larger buffer than what is asked for: shards hold many texts of a few bytes
+        with Path(path).open("rb", buffering=max(2, min(length, 1 << 13))) as file:
             file.seek(offset)
             return file.read(length)
     except (OSError, ValueError, OverflowError, MemoryError) as error:

@@ -9,11 +9,20 @@ from pathlib import Path
 from genmetrics.core.errors import InputError, UsageError, did_you_mean
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
-from genmetrics.samples.archives import ARCHIVES, is_archive, list_archive
+from genmetrics.samples.archives import ARCHIVES, is_archive, is_tar, list_archive, scan_tar
+from genmetrics.samples.bundles import KINDS, Bundle, bundle_files, find_bundle, read_bundle
 from genmetrics.samples.geneval import is_geneval, read_geneval
-from genmetrics.samples.listing import is_hidden, is_image, list_folder, no_images, unique_ids
+from genmetrics.samples.listing import (
+    Listing,
+    is_hidden,
+    is_image,
+    list_folder,
+    no_images,
+    unique_ids,
+)
 from genmetrics.samples.manifest import read_manifest
 from genmetrics.samples.tables import TABLES, is_table
+from genmetrics.samples.webdataset import is_webdataset, read_webdataset
 
 Reader = Callable[[Path, bool, bool], list[Sample]]
 """Path, recursive, allow_missing to samples."""
@@ -30,8 +39,10 @@ def read_samples(
     """List the samples of a set; no image is opened.
 
     Args:
-        path: A folder, a zip or tar archive, a ``.jsonl`` or ``.csv`` manifest, or an ``.npz`` or
-            ``.npy`` whose ``arr_0`` is uint8 ``(N, H, W, 3)``.
+        path: A folder, a zip or tar archive, a ``.jsonl`` or ``.csv`` manifest, an ``.npz`` or
+            ``.npy`` whose ``arr_0`` is uint8 ``(N, H, W, 3)``, or shards: WebDataset tars, Parquet
+            or Arrow files, as a folder, a wildcard or a brace pattern (``set-{000..099}.tar``),
+            behind which fields may be chosen (``data.parquet:image=edited``).
         recursive: Take the images of subfolders too.
         layout: A name of :data:`LAYOUTS`, or ``"auto"``: ``geneval`` where numbered folders carry
             metadata, else by what ``path`` is.
@@ -50,10 +61,17 @@ def read_samples(
     if limit is not None and limit < 1:
         raise UsageError(f"limit is {limit}; expected 1 or more")
     where = Path(path)
-    if not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
+    bundle = find_bundle(os.fspath(path))
+    if bundle is not None and layout not in ("auto", "folder"):
+        raise UsageError(f"{where} names shards, not layout {_known(layout)!r}; drop --layout")
+    if bundle is not None:
+        listed = read_bundle(bundle, allow_missing=allow_missing)
+    elif not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
         raise InputError(f"{where} does not exist (0 files seen); check the path")
-    reader = LAYOUTS[_detect(where) if layout == "auto" else _known(layout)]
-    samples = sorted(reader(where, recursive, allow_missing), key=lambda s: natural_key(s.id))
+    else:
+        reader = LAYOUTS[_detect(where) if layout == "auto" else _known(layout)]
+        listed = reader(where, recursive, allow_missing)
+    samples = sorted(listed, key=lambda s: natural_key(s.id))
     for sample in samples:
         if not sample.id.isascii():
             _check_text(sample.id, where)
@@ -78,13 +96,29 @@ def _detect(path: Path) -> str:
 
 
 def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+    files: list[str] = []
+    listing = Listing([], 1)
     if path.is_dir():
         listing = list_folder(path, recursive=recursive)
+        files = [] if listing.images else bundle_files(path)
+    elif path.name.lower().endswith(_TABLES_OF_IMAGES):
+        files = [str(path)]
+    elif is_tar(path):
+        members = scan_tar(path)
+        if is_webdataset(members):
+            where = [str(path)]
+            return read_webdataset(where, allow_missing=allow_missing, scan=lambda _: members)
+        listing = members.listing()
     elif is_archive(path):
         listing = list_archive(path)
     else:
-        kinds = f"a folder, an archive ({' '.join(ARCHIVES)}) or a manifest ({' '.join(TABLES)})"
-        raise no_images(path, 1, f"; it is a single file, pass {kinds}")
+        raise no_images(path, 1, f"; it is a single file, pass {_SINGLE}")
+    if files:
+        return read_bundle(Bundle(str(path), files, {}), allow_missing=allow_missing)
+    return _plain(path, listing, recursive)
+
+
+def _plain(path: Path, listing: Listing, recursive: bool) -> list[Sample]:
     if not listing.images:
         below = path.is_dir() and not recursive and _any_below(path)
         hint = "; its subfolders hold images, pass --recursive" if below else ""
@@ -92,6 +126,13 @@ def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> list[Sampl
     ids = unique_ids([name for name, _ in listing.images])
     media = [image for _, image in listing.images]
     return [Sample(id=id_, image=image) for id_, image in zip(ids, media, strict=True)]
+
+
+_TABLES_OF_IMAGES = (*KINDS["parquet"], *KINDS["arrow"])
+_SINGLE = (
+    f"a folder, an archive ({' '.join(ARCHIVES)}), a manifest ({' '.join(TABLES)}) or shards"
+    f" ({' '.join(_TABLES_OF_IMAGES)})"
+)
 
 
 def _any_below(folder: Path) -> bool:

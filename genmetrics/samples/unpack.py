@@ -12,6 +12,7 @@ import tempfile
 import threading
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -33,7 +34,9 @@ UNPACK_ERRORS = (
 """What the decompressors of the standard library raise for damaged archives."""
 
 _LOCK = threading.Lock()
-_FILES: dict[tuple[int, str, int], Unpacked] = {}
+_FILES: OrderedDict[tuple[int, str, int], Unpacked] = OrderedDict()
+_KEPT = 8
+"""How many stay unpacked: of thousands of compressed shards only those in use take space."""
 
 
 class Unpacked:
@@ -60,11 +63,15 @@ class Unpacked:
         """Close, and thereby delete, the file."""
         self._file.close()
 
+    def __del__(self) -> None:
+        self.close()
+
 
 def unpacked(archive: str) -> Unpacked:
     """Return the decompressed content of a compressed tar, or the array of a compressed npz.
 
-    The first caller of a process unpacks (temporary space: see ``TMPDIR``), the others wait.
+    The first caller of a process unpacks (temporary space: see ``TMPDIR``), the others wait. Only
+    the few used last are kept.
 
     Raises:
         InputError: The archive is damaged, or the temporary space is full.
@@ -74,7 +81,10 @@ def unpacked(archive: str) -> Unpacked:
         key = (os.getpid(), archive, os.stat(archive).st_mtime_ns)  # noqa: PTH116
         with _LOCK:
             if key not in _FILES:
+                while len(_FILES) >= _KEPT:
+                    _FILES.popitem(last=False)  # closed when its last reader lets go of it
                 _FILES[key] = Unpacked(_unpack(archive))
+            _FILES.move_to_end(key)
             return _FILES[key]
     except UNPACK_ERRORS as error:
         raise InputError(

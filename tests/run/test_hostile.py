@@ -230,11 +230,11 @@ def test_a_state_keeps_to_the_reference_it_was_made_with(kind, feed_toy, tmp_pat
 
 
 def test_a_plan_runs_twice_with_the_same_answer(images):
-    from genmetrics.run.evaluate import run_plan
+    from genmetrics.run.evaluate import how_to_run, run_plan
     from genmetrics.run.plan import Inputs, make_plan
 
     plan = make_plan(Inputs(generated=images[0], reference=images[1]), [ToyDistance(ToySpec())])
-    first, second = (run_plan(plan, cache=False) for _ in range(2))
+    first, second = (run_plan(plan, how_to_run(), cache=False) for _ in range(2))
     assert first["toy-distance"] == second["toy-distance"]
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError
-from genmetrics.samples.media import ArrayMedia, FileMedia
+from genmetrics.samples.media import ArrayMedia, FileMedia, MissingMedia
 from genmetrics.samples.sources import read_samples
 from tests.samples.make import H, W, encode, picture, sound
 
@@ -87,6 +87,31 @@ def test_handles_pickle_and_compare_by_what_they_name(tmp_path):
         assert copy.digest() == digest
         assert copy.read() == FILES["2.png"]
     assert FileMedia("a.png") == FileMedia("a.png") != FileMedia("b.png")
+
+
+def test_a_digest_travels_with_its_handle(tmp_path):
+    """Ranks get handles from the one that listed them; what was hashed is not hashed again."""
+    (tmp_path / "a.png").write_bytes(FILES["0.png"])
+    array = save(tmp_path / "a.npy", np.zeros((3, 4, 5, 3), np.uint8))
+    packed = save(tmp_path / "a.npz", np.zeros((3, 4, 5, 3), np.uint8), compressed=True)
+    media = [FileMedia(str(tmp_path / "a.png"))]
+    media += [read_samples(path)[2].image for path in (*archives(tmp_path), array, packed)]
+    fresh = pickle.loads(pickle.dumps(media))
+    digests = [each.digest() for each in media]
+    assert [each.digest() for each in fresh] == digests
+    copies = pickle.loads(pickle.dumps(media))
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert [each.digest() for each in copies] == digests
+    with pytest.raises(InputError):
+        copies[0].read()
+
+
+def test_a_row_without_picture_fails_by_name_in_every_process():
+    media = pickle.loads(pickle.dumps(MissingMedia("a.arrow!image[3]", "holds no image")))
+    for look in (media.read, media.digest, media.size, media.load):
+        with pytest.raises(InputError, match=r"^a\.arrow!image\[3\] holds no image$"):
+            look()
 
 
 def test_many_threads_read_one_archive(tmp_path):

@@ -1,0 +1,63 @@
+"""How many CPU cores mathematics uses, and threads that use one each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from genmetrics.core.device import cores
+
+
+def all_threads() -> int:
+    """Return the number of threads a single process would use: a core each, or OMP_NUM_THREADS."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    # torchrun sets 1 where the user set nothing, for fear of ranks that take all cores each
+    if not limit.isdecimal() or (limit == "1" and "TORCHELASTIC_RUN_ID" in os.environ):
+        return cores()
+    return max(1, min(int(limit), cores()))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use ``count`` threads for torch and the BLAS of NumPy and SciPy inside the block.
+
+    Eigenvalues and singular values differ in their last bits between numbers of threads, so this
+    is also what makes a decision of one rank of several equal that of a single process.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with threadpool_limits(count, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def single_threaded(count: int, name: str) -> ThreadPoolExecutor:
+    """Return a pool of ``count`` threads in each of which torch computes with one thread.
+
+    Work that is cut into pieces is done faster by such threads than piece after piece by all of
+    them: nothing waits at barriers, which is worst where other programs share the cores. And no
+    number depends on how many there are.
+    """
+    import torch
+
+    met = threading.Barrier(count + 1)
+
+    def prepare() -> None:
+        torch.set_num_threads(1)
+        met.wait()
+
+    pool = ThreadPoolExecutor(count, name, initializer=prepare)
+    for _ in range(count):
+        pool.submit(int)  # starts a thread, because none is idle before all have met
+    met.wait()
+    # what a thread sets for itself is also what threads of others, started later, begin with
+    torch.set_num_threads(torch.get_num_threads())
+    return pool
