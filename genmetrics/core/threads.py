@@ -51,6 +51,7 @@ def single_threaded(count: int, name: str) -> ThreadPoolExecutor:
     met = threading.Barrier(count + 1)
 
     def prepare() -> None:
+        torch.get_num_threads()  # the first question of a thread sets its number; so before ours
         torch.set_num_threads(1)
         met.wait()
 

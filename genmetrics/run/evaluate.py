@@ -38,8 +38,8 @@ from genmetrics.run.ranks import ALONE, Ranks
 from genmetrics.run.store import FeatureStore
 
 BATCH = {"cpu": 32, "cuda": 128}
-"""Batch size of ``"auto"`` by kind of device. On a CPU no backbone gets faster beyond 32; on a GPU
-memory that runs out halves it."""
+"""Batch size of ``"auto"`` by kind of device, where none was measured (see
+:mod:`genmetrics.run.batch_size`). On a CPU no backbone gets faster beyond 32."""
 
 # What belongs to generated samples, and its name in the report's inputs.
 _BESIDE = {"reference": "counterparts", "mask": "masks", "prompt": "prompts", "spec": "specs"}
@@ -112,7 +112,8 @@ def how_to_run(
 
     Args:
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"``.
-        batch_size: Samples a forward pass; ``"auto"`` is :data:`BATCH`, halved where memory ends.
+        batch_size: Samples a forward pass; ``"auto"`` measures on a GPU, once an extractor and a
+            card, and halves where memory ends; on a CPU it is 32.
         workers: Decoding threads of a rank; None is one for each of its cores.
         on_error: Whether an unusable sample stops the run or is left out and named.
         progress: Told how far the run is.

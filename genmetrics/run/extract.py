@@ -13,6 +13,7 @@ from genmetrics.core.errors import GenmetricsError, InputError, UsageError
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features, broken_rows, take
 from genmetrics.core.sample import Sample
 from genmetrics.core.threads import single_threaded
+from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.collect import collect
 from genmetrics.run.progress import Progress
 from genmetrics.run.ranks import ALONE, Ranks
@@ -68,7 +69,7 @@ class Extraction:
     reused: int = 0
     """Rows found in the store."""
     batch_size: int = 0
-    """Largest batch that was run; smaller than asked for where the device's memory ran out."""
+    """Size of the batches; smaller than asked for where the device's memory ran out."""
     unseen: int = 0
     """Samples nobody looked at, because the run was known to fail."""
 
@@ -122,7 +123,7 @@ def extract(jobs: Sequence[Job], store: FeatureStore, how: How) -> Extraction:
             most :data:`NAMING` seconds): the line lists all that cannot be used.
         RankError: Another rank ended.
     """
-    outcome = Extraction(batch_size=how.batch_size)
+    outcome = Extraction()
     pictures = [job for job in jobs if any(name in MEDIA for name in job.spec.inputs)]
     texts = [job for job in jobs if job not in pictures]
     for what, some in (("images", pictures), ("texts", texts)):
@@ -164,27 +165,51 @@ class _Stage:
         self.outcome = outcome
         self.how = how
         self.ranks = how.ranks
-        self.mine = Extraction(batch_size=outcome.batch_size)
+        self.mine = Extraction()
         """What this rank did."""
         self.extractors: dict[int, Extractor] = {}
         self.sizes: dict[int, int] = {}
-        """Batch size of each extractor that could not run the common one."""
+        """Batch size of each extractor that has one of its own: measured, or halved."""
 
     def run(self, what: str) -> None:
         progress = self.how.progress
         known = self._known()
         order, wanted = self._missing(known)
-        batches = list(_batches(order, wanted, self.how.batch_size))
-        total = sum(len(batch.members) for batch in batches)
+        total = sum(bool(wants) for wants in wanted.values())
         progress.begin(what, total, len(order) - total)
         try:
-            for i in sorted({i for batch in batches for i in batch.wanted}):
+            for i in sorted({i for wants in wanted.values() for i in wants}):
                 self.extractors[i] = self.jobs[i].spec.build(self.how.device)
+            self.sizes = self.ranks.share(lambda: self._measured(order, wanted))
+            cut = max(self.sizes.values(), default=self.how.batch_size)
+            batches = list(_batches(order, wanted, cut))
+            self.mine.batch_size = cut
             with _Writer(self.store) as writer:
                 seen = self._pass(batches, writer)
-            self._join(known, total, seen)
+            self._join(known, total, seen, cut)
         finally:
             progress.end()
+
+    def _measured(
+        self, order: Sequence[Who], wanted: Mapping[Place, tuple[int, ...]]
+    ) -> dict[int, int]:
+        """Batch size of each extractor that was measured on this card, now or in an earlier run."""
+        device = self.how.device
+        if not (self.how.shrink and device.startswith("cuda")):
+            return {}
+        sizes = {}
+        for i, job in enumerate(self.jobs):
+            folder = self.store.folder(job.spec)
+            size = remembered(folder, device)
+            if size is None and i in self.extractors:
+                tried = (self._prepare(who, (i,)) for who in order if i in wanted[who.place])
+                sound = next((one for one in tried if isinstance(one, Prepared)), None)
+                if sound is not None:
+                    size = measure(self.extractors[i], sound.inputs[i])
+                    remember(folder, device, size)
+            if size is not None:
+                sizes[i] = size
+        return sizes
 
     def _pass(self, batches: Sequence[Batch], writer: _Writer) -> int:
         """Work through this rank's share of the batches; returns the number of samples seen."""
@@ -212,7 +237,7 @@ class _Stage:
         if done:
             self.how.progress.advance(done)
 
-    def _join(self, known: list[set[str]], total: int, seen: int) -> None:
+    def _join(self, known: list[set[str]], total: int, seen: int, cut: int) -> None:
         """Add what every rank did to the outcome, in order of rank."""
         new = [
             set(self.store.keys(job.spec)) - old for job, old in zip(self.jobs, known, strict=True)
@@ -222,7 +247,8 @@ class _Stage:
         before = len(self.outcome.failures)
         for mine, _, _ in shares:
             self.outcome.computed += mine.computed
-            self.outcome.batch_size = min(self.outcome.batch_size, mine.batch_size)
+            # of stages and ranks the smallest
+            self.outcome.batch_size = min(self.outcome.batch_size or cut, mine.batch_size)
             for failure in mine.failures.values():
                 self.outcome.fail(*failure)
         self.outcome.unseen += total - sum(seen for _, seen, _ in shares)
@@ -359,6 +385,8 @@ class _Stage:
             # outside the handler, whose traceback would keep the failed batch alive
             self.sizes[i] = self.mine.batch_size = size // 2
             torch.cuda.empty_cache()
+            if self.how.device.startswith("cuda"):
+                remember(self.store.folder(self.jobs[i].spec), self.how.device, size // 2)
 
 
 class _Writer:

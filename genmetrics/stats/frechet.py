@@ -9,6 +9,7 @@ a Cholesky factor.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -164,10 +165,14 @@ def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed:
     n = len(rows)
     sizes = np.linspace(min(5000, max(n // 10, 2)), n, points).astype(np.int32)
     rng = np.random.RandomState(seed)
-    values = [
-        _distance(real, _gaussian(rows.subset(np.sort(rng.choice(n, size, replace=False)))))
-        for size in sizes
-    ]
+    draws = [np.sort(rng.choice(n, size, replace=False)) for size in sizes]
+
+    def distance(draw: np.ndarray) -> float:
+        return _distance(real, _gaussian(rows.subset(draw)))
+
+    # Few rows leave a core idle: singular values of small matrices take one. Many rows do not.
+    with ThreadPoolExecutor(2 if n <= rows.dim else 1) as pool:
+        values = list(pool.map(distance, draws))
     x = 1.0 / sizes - np.mean(1.0 / sizes)
     slope = float(x @ values / (x @ x))
     return float(np.mean(values) - slope * np.mean(1.0 / sizes))

@@ -120,6 +120,10 @@ class Moments:
     def merge(self, other: Moments) -> Moments:
         """Add everything that ``other`` has seen (disjoint from what this one has seen)."""
         require_same_dim(self.dim, other.dim)
+        if self.n == 0:
+            # with the rows that wait for a block, so that a merge with nothing moves no bit
+            self.load_state_dict(other.state_dict())
+            return self
         total = other.total()
         moved = Sums(total.n, total.mean.to(self.device), total.scatter.to(self.device))
         joined = combine(self._folded, moved)

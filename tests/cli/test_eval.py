@@ -132,6 +132,7 @@ def test_unusable_files_are_all_named_and_nothing_is_written(run, pairs, out):
         (("-m", "psnr", "--weights", "a=1", "--weights", "a=2"), "a is given twice"),
         (("-m", "psnr", "--cache", "c", "--no-cache"), "exclude each other"),
         (("-m", "psnr", "--device", "cuda:99"), "cuda:99"),
+        (("-m", "psnr", "--device", "cpu", "--decode", "nvjpeg"), "needs a CUDA device"),
         (("-m", "psnr", "--layout", "foldr"), "did you mean 'folder'?"),
     ],
 )

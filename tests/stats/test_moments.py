@@ -51,6 +51,16 @@ def test_merged_shards_equal_a_single_pass(seed, cuts):
     assert merged.cov == pytest.approx(whole.cov, rel=1e-9, abs=1e-9)
 
 
+def test_merging_into_nothing_moves_no_bit():
+    x = np.random.default_rng(5).standard_normal((50, 4)) + 1e3
+    whole = Moments(4).update(x)
+    merged = Moments(4).merge(whole)
+    assert np.array_equal(merged.cov, whole.cov)
+    merged.update(x)
+    assert whole.n == 50  # it is a copy
+    assert np.array_equal(merged.cov, Moments(4).update(x).update(x).cov)
+
+
 def test_reading_does_not_change_what_follows():
     x = np.random.default_rng(3).standard_normal((100, 4))
     watched = Moments(4)
