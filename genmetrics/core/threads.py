@@ -48,6 +48,8 @@ def single_threaded(count: int, name: str) -> ThreadPoolExecutor:
     """
     import torch
 
+    # asked before any of ours exists: a thread that asks for the first time gets what the last set
+    own = torch.get_num_threads()
     met = threading.Barrier(count + 1)
 
     def prepare() -> None:
@@ -60,5 +62,5 @@ def single_threaded(count: int, name: str) -> ThreadPoolExecutor:
         pool.submit(int)  # starts a thread, because none is idle before all have met
     met.wait()
     # what a thread sets for itself is also what threads of others, started later, begin with
-    torch.set_num_threads(torch.get_num_threads())
+    torch.set_num_threads(own)
     return pool

@@ -175,6 +175,8 @@ class InceptionNetwork(nn.Module):
         WeightsError: Missing or unexpected keys, or other shapes.
     """
 
+    cpu_slice = 4
+
     def __init__(self, state: Mapping[str, Tensor], where: str, layer: str) -> None:
         super().__init__()
         self.layer = layer

@@ -45,6 +45,8 @@ class PooledFeatures(nn.Module):
     CPU, features equal to 1e-5 relative. Changes the network it is given.
     """
 
+    cpu_slice = 2
+
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
