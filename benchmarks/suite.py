@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import from_files, on_features, per_image
 from benchmarks.lab import Lab
+from benchmarks.ranks import ranks
 from benchmarks.rows import Row, Sizes
 
 BENCHMARKS: dict[str, Callable[[Lab, Sizes], Iterator[Row]]] = {
@@ -18,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[Lab, Sizes], Iterator[Row]]] = {
     "prdc": on_features.prdc,
     "memory": from_files.memory,
     "reuse": from_files.reuse,
+    "ranks": ranks,
     "backbones": from_files.backbones,
     "fid": from_files.fid,
 }

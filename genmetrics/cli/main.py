@@ -20,6 +20,7 @@ from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
 from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
+from genmetrics.run.meeting import launched_world
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -137,7 +138,7 @@ def _fail(message: str, code: int = BAD_INPUT) -> int:
 
 def _speaks() -> bool:
     """Tell whether this process speaks for the run: of several ranks the first does."""
-    return os.environ.get("RANK", "0") == "0"
+    return launched_world() == 1 or os.environ["RANK"] == "0"
 
 
 def _explain(error: Any, argv: Sequence[str]) -> str:

@@ -206,12 +206,13 @@ def require_agreement(plan: Plan, ranks: Ranks) -> None:
     }
     for rank, other in enumerate(ranks.gather(mine)):
         for name in mine:
-            unlike = [key for key in mine[name] if other[name].get(key) != mine[name][key]]
+            unlike = [key for key in mine[name] if other.get(name, {}).get(key) != mine[name][key]]
             if unlike:
                 key = unlike[0]
                 raise UsageError(
-                    f"rank {rank} would compute {name} with {key} {other[name].get(key)!r}, rank"
-                    f" {ranks.rank} with {mine[name][key]!r}; give all ranks the same files"
+                    f"rank {rank} would compute {name} with {key}"
+                    f" {other.get(name, {}).get(key)!r}, rank {ranks.rank} with"
+                    f" {mine[name][key]!r}; give all ranks the same metrics and files"
                 )
 
 

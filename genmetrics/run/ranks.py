@@ -3,7 +3,7 @@
 A run is written once, for any number of ranks: :class:`Ranks` is a world of one process, in which
 everything is at hand and nothing communicates; :class:`Group` is one rank of several. No rank ever
 blocks inside a collective for one that is late: it asks, several times a second, whether all have
-arrived, and learns on the way that another has failed or fallen silent.
+arrived, and learns on the way that another has failed or is gone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import sys
-import threading
+import pickle
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,16 +22,17 @@ from genmetrics.core import errors
 from genmetrics.core.device import affinity, cores, resolve_device
 from genmetrics.core.errors import GenmetricsError, InputError, RankError, UsageError
 from genmetrics.core.threads import all_threads, threads
+from genmetrics.run.meeting import Lines, Lost, complain, meet, one_line, open_store
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 T = TypeVar("T")
 
-SILENCE = 20.0
-"""Seconds without a sign of life after which a rank counts as dead."""
-_BEAT = 1.0  # seconds between two signs of life
-_PATIENCE = 15.0  # seconds a rank that failed waits for the others to have heard of it
+_PATIENCE = 10.0  # seconds a rank that leaves waits until the others have heard why
+_LAST_WORD = 0.5  # seconds a failed rank leaves to rank 0, which speaks for all, to speak and end
+_REAPED = 0.3  # seconds after which a system can tell how a process ended
+_ALIKE = "give all ranks the same arguments"
 _POLL = 0.002, 0.05  # seconds between two questions: at first, and at most
 
 
@@ -116,46 +117,62 @@ ALONE = Ranks()
 class Failure(NamedTuple):
     """What a rank that fails leaves for the others."""
 
-    rank: int
     kind: str
     message: str
 
 
 class Group(Ranks):
-    """One rank of several, on accelerate's process group.
+    """One rank of several, on torch's process group, with the device accelerate gives it.
 
-    Objects travel by ``gather_object``, as pickles between the ranks of this run. Everything else
-    (claims, signs of life, failures) goes through a key-value store that rank 0 hosts.
+    Values travel as pickles between the ranks of this run. Everything else (claims, failures) goes
+    through a key-value store that rank 0 hosts. Enter it before anything else.
 
     Args:
         device: As in :meth:`Ranks.device`.
-        lost: Asked while waiting; returns why a rank cannot answer any more, or an empty string.
+        lost: Asked while waiting; knows of ranks that ended what their connection does not tell.
     """
 
-    def __init__(self, device: str = "auto", lost: Callable[[], str] = lambda: "") -> None:
-        self._lost = lost
-        self._owns_group = not _group_exists()
-        self._state = _join(device)
-        self.rank, self.world = self._state.process_index, self._state.num_processes
-        self._store = _open_store(self.rank, self.world)
-        self._beats = _Beats(self._store, self.rank, self.world)
+    def __init__(
+        self, device: str = "auto", lost: Callable[[], Lost | None] = lambda: None
+    ) -> None:
+        self._asked_device, self._lost = device, lost
+        self._store: TCPStore | None = None
+        self._lines = Lines({})
+        self._owns_group = False
         self._step = 0
         self._tallied = 0
+        self._ending = False
         self._heard = False
         self._limits = ExitStack()
-        alike = self._alike()
-        self._cores, self._threads = max(1, cores() // alike), max(1, all_threads() // alike)
-
-    def _alike(self) -> int:
-        """Count the ranks that were given the same cores of the same machine."""
-        import socket
-
-        mine = (socket.gethostname(), sorted(affinity()))
-        return self.gather(mine).count(mine)
 
     def __enter__(self) -> Self:
-        self._limits.enter_context(threads(self._threads))
+        try:
+            self._connect()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         return self
+
+    def _connect(self) -> None:
+        """Meet the others, and share the cores with those on this machine.
+
+        Raises:
+            GenmetricsError: The environment does not say how, or the others do not come.
+        """
+        from torch import distributed
+
+        if not distributed.is_initialized():
+            self._owns_group = True
+            self.rank = meet(_backend(self._asked_device), self._lost)
+        self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
+        self._state = _accelerate_state(self._asked_device)
+        self._store, self._lines = open_store(
+            self.rank, self.world, lambda value: _exchange(value, self.world)[0]
+        )
+        mine = (socket.gethostname(), sorted(affinity()))
+        alike = self.gather(mine).count(mine)
+        self._cores = max(1, cores() // alike)
+        self._limits.enter_context(threads(max(1, all_threads() // alike)))
 
     @property
     def cores(self) -> int:
@@ -179,21 +196,27 @@ class Group(Ranks):
 
     def gather(self, value: T, meanwhile: Callable[[], object] = lambda: None) -> list[T]:
         """Return every rank's value once all have arrived."""
-        from accelerate.utils import gather_object
-
+        # pickled before arriving, so that nobody waits in the exchange for one that cannot
+        mine = (self._ending, pickle.dumps(value))
         arrived = f"{self._next()}/arrived"
         self._count(arrived, 1)
         self._wait(lambda: self._count(arrived, 0) == self.world, meanwhile)
         try:
-            found: list[T] = gather_object([value])
+            found = _exchange(mine, self.world)
         except RuntimeError as error:  # what gloo and NCCL raise when a rank dies just now
             self.check()
-            raise RankError(f"rank {self.rank} lost the others: {_line(error)}") from error
-        return found
+            raise RankError(f"rank {self.rank} lost the others: {one_line(error)}") from error
+        if len({ending for ending, _ in found}) > 1:
+            done = ", ".join(str(rank) for rank, (ending, _) in enumerate(found) if ending)
+            raise UsageError(f"rank {done} has less to do than others; {_ALIKE}")
+        return [pickle.loads(data) for _, data in found]
 
     def claims(self, count: int) -> Iterator[Claim]:
         """Yield own positions, then those of the next ranks, each counted up in the store."""
         step = self._next()
+        told = self._ask(lambda s: s.compare_set(f"{step}/count", "", str(count)))
+        if int(told) != count:
+            raise UsageError(f"{count} pieces of work where another has {int(told)}; {_ALIKE}")
         for distance in range(self.world):
             owner = (self.rank + distance) % self.world
             part = _part(count, owner, self.world)
@@ -201,12 +224,15 @@ class Group(Ranks):
                 yield Claim(part[taken - 1], own=distance == 0)
 
     def check(self) -> None:
-        """Raise what another rank failed of, with its name in front."""
+        """Raise what another rank failed of, with its name in front, or that one is gone."""
         if not self._has("failure"):
-            return
-        rank, kind, message = json.loads(self._ask(lambda: self._store.get("failure")))
+            lost = self._find_lost()
+            if lost is None:
+                return
+            self._tell(Failure(RankError.__name__, str(lost)))
+        kind, message = json.loads(self._ask(lambda s: s.get("failure")))
         self._heard = True
-        raise getattr(errors, kind)(f"rank {rank}: {message}")
+        raise getattr(errors, kind)(message)
 
     def flag(self) -> None:
         """Raise the flag."""
@@ -222,133 +248,129 @@ class Group(Ranks):
         return self._tallied - before
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        """Tell the others what went wrong, and go when they have heard it; rank 0 goes last."""
-        self._limits.close()
-        failure = None if error is None or self._heard else _describe(self.rank, error)
-        try:
-            heard = self._part_with(failure, wait=error is not None or self.main)
-        except RankError:
-            heard = False  # rank 0 is gone, and with it everybody who could be told
-        finally:
-            self._beats.stop()
-            if failure is not None and not self.main and not heard:
-                print(f"genmetrics: error: rank {self.rank}: {failure.message}", file=sys.stderr)
-            if self._owns_group and error is None:
-                # at exit, so that a second run of this process can join again; and never where a
-                # rank is gone, because taking a group down may wait for it
-                atexit.register(self._state.destroy_process_group)
+        """Leave together: when all are done, or when all have heard what went wrong.
 
-    def _part_with(self, failure: Failure | None, *, wait: bool) -> bool:
-        """Leave word and wait until all are leaving; tells whether they are."""
-        if failure is not None:
-            self._tell(failure)
-        self._count("ended", 1)
-        deadline = time.monotonic() + (_PATIENCE if wait else 0)
-        while self._count("ended", 0) < self.world:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL[1])
-        return True
+        Raises:
+            GenmetricsError: Another rank failed after this one was done.
+        """
+        self._limits.close()
+        late = None
+        if error is None:
+            late = self._wait_for_all()
+        self._leave(error or late)
+        if self._owns_group and not (error or late):
+            # at exit, so that a second run of this process can join again; and never where a
+            # rank is gone, because taking a group down may wait for it
+            atexit.register(self._state.destroy_process_group)
+        if late is not None:
+            raise late
+
+    def _wait_for_all(self) -> BaseException | None:
+        """Wait until all are done; returns what came between."""
+        self._ending = True
+        try:
+            self.gather(None)
+        except BaseException as error:  # it is raised once the others have heard of it
+            return error
+        return None
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Tell the others what went wrong, and go when they have heard it; rank 0 goes last."""
+        failure = None if error is None or self._heard else _describe(self.rank, error)
+        heard = False
+        try:
+            if self._store is not None:
+                if failure is not None:
+                    self._tell(failure)
+                heard = self._part_with()
+        except RankError:
+            pass  # rank 0 is gone, and with it everybody who could be told
+        finally:
+            self._lines.close(told=error is not None)
+        # whoever could not even meet the others speaks for itself, unless it speaks for all anyway
+        first = self.main if self._store is not None else os.environ.get("RANK", "0") == "0"
+        if error is None or first:
+            return
+        if heard:
+            time.sleep(_LAST_WORD)  # a launcher that sees one end ends the others
+        elif failure is not None and not self._lines.told:
+            complain(failure.message)
+
+    def _part_with(self) -> bool:
+        """Say that this rank goes, and wait: rank 0 for all others, they for rank 0."""
+        self._count(f"gone/{self.rank}", 1)
+        waiting = set(range(1, self.world)) if self.main else {0}
+        deadline = time.monotonic() + _PATIENCE
+        while waiting and time.monotonic() < deadline:
+            waiting = {rank for rank in waiting if not self._has(f"gone/{rank}")}
+            waiting -= self._lines.broken()
+            time.sleep(_POLL[0])
+        return not waiting
 
     def _wait(self, ready: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
         pause, most = _POLL
         while not ready():
             self.check()
-            lost = self._lost() or self._beats.silent()
-            if lost:
-                self._tell(Failure(self.rank, RankError.__name__, lost))
-                self.check()
             meanwhile()
             time.sleep(pause)
             pause = min(1.5 * pause, most)
 
+    def _find_lost(self) -> Lost | None:
+        """Return a rank that ended, with the reason if whoever started it knows one."""
+        lost = self._lost()
+        broken = self._lines.broken()
+        if lost is None and broken:
+            time.sleep(_REAPED)
+            lost = self._lost() or Lost(min(broken))
+        return lost
+
     def _tell(self, failure: Failure) -> None:
         """Leave a failure for the others; the first one stays."""
-        self._ask(lambda: self._store.compare_set("failure", "", json.dumps(failure)))
+        self._ask(lambda store: store.compare_set("failure", "", json.dumps(failure)))
 
     def _next(self) -> int:
         self._step += 1
         return self._step
 
     def _count(self, key: str, amount: int) -> int:
-        return int(self._ask(lambda: self._store.add(key, amount)))
+        return int(self._ask(lambda store: store.add(key, amount)))
 
     def _has(self, key: str) -> bool:
-        return bool(self._ask(lambda: self._store.check([key])))
+        return bool(self._ask(lambda store: store.check([key])))
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask(self, question: Callable[[TCPStore], T]) -> T:
+        assert self._store is not None
+        if 0 in self._lines.broken():
+            raise RankError(str(Lost(0)))  # before torch tells of it in thirty lines
         try:
-            return question()
+            return question(self._store)
         except RuntimeError as error:
-            raise RankError(
-                f"rank {self.rank} lost rank 0, which ended or cannot be reached:"
-                f" {_line(error)}; run again, what was computed is kept"
-            ) from error
-
-
-class _Beats:
-    """Signs of life: one thread a rank that counts, and what the others' counts looked like."""
-
-    def __init__(self, store: TCPStore, rank: int, world: int) -> None:
-        self._store, self._rank = store, rank
-        self._seen = {other: (0, time.monotonic()) for other in range(world) if other != rank}
-        self._asked = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="genmetrics-beat", daemon=True)
-        self._thread.start()
-
-    def _beat(self) -> None:
-        store = self._store.clone()  # a connection of its own: the main thread may be in a question
-        while not self._over.wait(_BEAT):
-            try:
-                store.add(f"beat/{self._rank}", 1)
-            except RuntimeError:
-                return  # rank 0 is gone; the main thread meets that in its own time
-
-    def silent(self) -> str:
-        """Say which rank has given no sign for too long."""
-        now = time.monotonic()
-        if now - self._asked < _BEAT:
-            return ""
-        self._asked = now
-        for other, (count, since) in self._seen.items():
-            try:
-                found = self._store.add(f"beat/{other}", 0)
-            except RuntimeError:
-                return ""
-            if found != count:
-                self._seen[other] = (found, now)
-            elif now - since > SILENCE:
-                return (
-                    f"rank {other} gave no sign of life for {SILENCE:.0f} s: killed, or out of"
-                    " memory? run again, what was computed is kept"
-                )
-        return ""
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._over.set()
-        self._thread.join(timeout=5)
-
-
-def launched_world() -> int:
-    """Return the number of ranks a launcher (torchrun, accelerate) started; 1 without one."""
-    text = os.environ.get("WORLD_SIZE", "1")
-    return int(text) if text.isdecimal() and "RANK" in os.environ else 1
+            raise RankError(str(Lost(0))) from error
 
 
 def _part(count: int, rank: int, world: int) -> range:
     return range(rank * count // world, (rank + 1) * count // world)
 
 
-def _group_exists() -> bool:
+def _exchange(value: T, world: int) -> list[T]:
+    """Exchange values; waits inside C++ for all ranks."""
     from torch import distributed
 
-    return distributed.is_available() and distributed.is_initialized()
+    found: list[Any] = [None] * world
+    distributed.all_gather_object(found, value)
+    return found
 
 
-def _join(device: str) -> Any:
-    """Join the process group by accelerate's rules."""
+def _backend(device: str) -> str:
+    """Values travel by gloo; NCCL is for what else the process does with its group."""
+    import torch
+
+    alone = device == "cpu" or not torch.cuda.is_available()
+    return "gloo" if alone else "cpu:gloo,cuda:nccl"
+
+
+def _accelerate_state(device: str) -> Any:
+    """Choose a device by accelerate's rules."""
     import warnings
 
     import torch
@@ -361,34 +383,12 @@ def _join(device: str) -> Any:
         return PartialState(cpu=cpu)
 
 
-def _open_store(rank: int, world: int) -> TCPStore:
-    """Open the key-value store of the run, on a free port of rank 0's machine."""
-    import socket
-    from datetime import timedelta
-
-    from accelerate.utils import gather_object
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    limit = timedelta(seconds=2 * SILENCE)
-    if rank == 0:
-        host = os.environ.get("MASTER_ADDR") or socket.gethostname()
-        store = TCPStore(host, 0, world, True, limit, wait_for_workers=False)
-        gather_object([(host, store.port)])
-        return store
-    host, port = gather_object([None])[0]
-    return TCPStore(host, port, world, False, limit, wait_for_workers=False)
-
-
 def _describe(rank: int, error: BaseException) -> Failure:
     name = type(error).__name__
-    if isinstance(error, GenmetricsError) and name in vars(errors) and name != "MissingExtraError":
-        return Failure(rank, name, str(error))
-    if isinstance(error, GenmetricsError):
-        return Failure(rank, InputError.__name__, str(error))
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return Failure(rank, RankError.__name__, "it was interrupted")
-    return Failure(rank, RankError.__name__, f"{name}: {_line(error)}")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+        return Failure(RankError.__name__, f"rank {rank}: interrupted")
+    if not isinstance(error, GenmetricsError):
+        return Failure(RankError.__name__, f"rank {rank}: {name}: {one_line(error)}")
+    if name not in vars(errors) or name == "MissingExtraError":
+        name = InputError.__name__
+    return Failure(name, f"rank {rank}: {error}")

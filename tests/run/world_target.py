@@ -1,31 +1,49 @@
-"""What one rank of a test does: run what a file asks for, and write what it got to FOLDER/RANK.json.
+"""Worlds of ranks that do the runs a file asks for; each rank writes what it got.
 
-torchrun -m tests.run.world_target RUNS.json FOLDER
+python -m tests.run.world_target WORLDS.json FOLDER
 
-RUNS.json maps names to arguments of ``gm.evaluate``. ``{rank}`` in a cache is this rank's number,
-names of metrics that begin with ``toy`` are those of :mod:`tests.run.toys`, and ``toy`` holds the
-options of their extractor. Every rank writes a file of its own.
+WORLDS.json is a list of worlds: how many ranks, and their runs, which are arguments of
+``gm.evaluate`` by name. Metrics that begin with ``toy`` are those of :mod:`tests.run.toys`, and
+``{rank}`` in a cache is this rank. Rank R of world W writes FOLDER/W-R.json. Ranks are forked from
+a process that has imported everything and computed nothing: importing takes longer than the runs.
+Launchers start theirs in ``test_launchers.py``.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import genmetrics as gm
+from genmetrics import api
 from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.sample import Sample
+from genmetrics.run.launch import joined
 from tests.run.toys import ToyBrightness, ToyDistance, ToySpec
 
 ROOT = Path(__file__).parent.parent.parent
+LIMIT = 60.0
+"""Seconds a world may take; one that hangs takes longer."""
+IMPORTED = (
+    "accelerate",
+    "genmetrics.metrics",
+    "scipy.linalg",
+    "scipy.stats",
+    "threadpoolctl",
+    "transformers.models.clip.modeling_clip",
+    "transformers.models.clip.tokenization_clip",
+    "transformers.models.dinov2.modeling_dinov2",
+)
 
 
 class ToyVideos(ToyBrightness):
@@ -50,11 +68,10 @@ def describe(report: gm.Report) -> dict[str, Any]:
         "metrics": {
             name: {
                 "value": bits(result.value),
-                "interval": None if result.interval is None else list(map(bits, result.interval)),
+                "interval": result.interval and [bits(end) for end in result.interval],
                 "n": [result.n, result.n_reference],
-                "per sample": None
-                if result.per_sample is None
-                else [[id_, bits(score)] for id_, score in result.per_sample.items()],
+                "per sample": result.per_sample
+                and [[id_, bits(score)] for id_, score in result.per_sample.items()],
                 "parts": {part: bits(value) for part, value in result.parts.items()},
                 "said": [result.status, result.reason, *result.warnings],
                 "fingerprint": result.fingerprint,
@@ -69,56 +86,101 @@ def describe(report: gm.Report) -> dict[str, Any]:
     }
 
 
-def evaluate(
-    metrics: Sequence[str], toy: Mapping[str, Any] | None = None, **arguments: Any
-) -> dict[str, Any]:
+def evaluate(metrics: Sequence[str], **arguments: Any) -> dict[str, Any]:
     """Evaluate in the world of this process."""
     cache = arguments.pop("cache", False)
     if cache:
         cache = cache.replace("{rank}", os.environ.get("RANK", "0"))
-    spec = ToySpec(**(toy or {}))
+    spec = ToySpec()
     asked = [TOYS[name](spec) if name in TOYS else name for name in metrics]
     try:
-        return describe(
-            gm.evaluate(
-                metrics=asked, cache=cache, distributed=True, device="cpu", **arguments
-            )
+        report = gm.evaluate(
+            metrics=asked, cache=cache, distributed=True, device="cpu", **arguments
         )
     except GenmetricsError as error:
         return {"error": f"{type(error).__name__}: {error}"}
+    return describe(report)
 
 
-def clean_environment() -> dict[str, str]:
-    """The environment of every world: with no number of threads, which would be each rank's own."""
-    return {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment of every world: without a number of threads, which counts for each rank."""
+    return {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | more
 
 
-def launch(
-    world: int, runs: Mapping[str, Mapping[str, Any]], folder: Path, *, limit: float = 60
-) -> list[dict[str, Any]]:
-    """Do the runs in as many ranks; what each of them got, in order of rank."""
-    found, asked = folder / f"world-{world}", folder / "runs.json"
-    found.mkdir(parents=True)
-    asked.write_text(json.dumps(runs))
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def torchrun(world: int, *words: str) -> list[str]:
+    """A command line that runs a module in as many ranks; in a plain process if it is one."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
-    done = subprocess.run(
-        [sys.executable, *(launcher if world > 1 else []), "-m", __name__, str(asked), str(found)],
-        capture_output=True, text=True, timeout=limit, env=clean_environment(), cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(list(found.iterdir())) == world
-    return [json.loads((found / f"{rank}.json").read_text()) for rank in range(world)]
+    return [sys.executable, *(launcher if world > 1 else []), "-m", *words]
+
+
+def finish(*commands: Sequence[str], limit: float = LIMIT, **environment: str) -> list[str]:
+    """Run commands beside each other; what each said on stdout. None may fail, nor hang."""
+    processes = [
+        subprocess.Popen(
+            command, cwd=ROOT, env=clean_environment(**environment), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for command in commands
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=limit) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for process, (_, errors) in zip(processes, said, strict=True):
+        assert process.returncode == 0, errors[-3000:]
+    return [out for out, _ in said]
+
+
+def start(worlds: Sequence[tuple[int, Mapping[str, Any]]], folder: Path) -> dict[int, list[Any]]:
+    """Do the runs of each world; what each of its ranks got, in order of rank."""
+    asked = folder / "worlds.json"
+    asked.write_text(json.dumps(worlds))
+    limit = LIMIT * (1 + len(worlds))
+    finish(torchrun(1, __name__, str(asked), str(folder)), limit=limit)
+    return {
+        world: [json.loads((folder / f"{world}-{rank}.json").read_text()) for rank in range(world)]
+        for world, _ in worlds
+    }
+
+
+def be_rank(rank: int, world: int, port: int, runs: Mapping[str, Any], folder: Path) -> None:
+    """What one rank does. A world of one has nothing in its environment."""
+    if world > 1:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        os.environ.update({name: str(value) for name, value in (address | ranks).items()})
+    with joined("cpu") as met:
+        # met once for all runs, since a meeting may take seconds where names are looked up slowly
+        api.joined = lambda device: nullcontext(met)
+        found = {name: evaluate(**run) for name, run in runs.items()}
+    (folder / f"{world}-{rank}.json").write_text(json.dumps(found))
 
 
 def main() -> None:
-    runs, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    found = {}
-    for name, run in runs.items():
-        started = time.monotonic()
-        found[name] = evaluate(**run)
-        if os.environ.get("TIMES") and os.environ.get("RANK", "0") == "0":
-            print(f"{name} {time.monotonic() - started:.2f}", file=sys.stderr, flush=True)
-    (folder / f"{os.environ.get('RANK', 0)}.json").write_text(json.dumps(found))
+    worlds, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    for name in IMPORTED:
+        import_module(name)
+    fork = multiprocessing.get_context("fork")
+    for world, runs in worlds:
+        port = free_port()
+        ranks = [
+            fork.Process(target=be_rank, args=(rank, world, port, runs, folder), daemon=True)
+            for rank in range(world)
+        ]
+        for process in ranks:
+            process.start()
+        deadline = time.monotonic() + LIMIT
+        for rank, process in enumerate(ranks):
+            process.join(max(0, deadline - time.monotonic()))
+            if process.exitcode != 0:  # None while it runs
+                sys.exit(f"rank {rank} of {world}: exit code {process.exitcode} within {LIMIT} s")
 
 
 if __name__ == "__main__":
