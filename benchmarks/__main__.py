@@ -16,11 +16,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, record
+from benchmarks import record
 from benchmarks.lab import Lab
 from benchmarks.rows import QUICK, Sizes
 from benchmarks.suite import BENCHMARKS
 from benchmarks.table import render, write_into
+from genmetrics.core.device import cores
 from genmetrics.core.files import write_atomic
 
 
@@ -69,7 +70,7 @@ def _run(document: record.Document, folder: Path, given: argparse.Namespace) -> 
     for name in (name for name in BENCHMARKS if name in held and name not in wanted):
         Lab.tell(f"{name}: kept, measured {held[name]['measured']} at {held[name]['commit']}")
     for name in wanted:
-        lab = Lab(folder, 1 if given.quick else given.repeats, machine.cores())
+        lab = Lab(folder, 1 if given.quick else given.repeats, cores())
         held[name] = record.measure(BENCHMARKS[name], lab, sizes)
         held = document["benchmarks"] = {name: held[name] for name in BENCHMARKS if name in held}
         write_atomic(given.out, f"{json.dumps(document, indent=1, allow_nan=False)}\n")

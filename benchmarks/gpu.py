@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.lab import INCEPTION, Lab, Measurement
+from genmetrics.core.device import cores
+from genmetrics.extractors._model import DECODES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +43,6 @@ PEERS = ("torch-fidelity", "torchmetrics")
 Sets = list[tuple[Path, Path]]
 """Reference and generated folder: the small pair, the large pair."""
 
-DECODES = ("pil", "nvjpeg")
 BATCH = 32
 PASSES = {"cuda": 20, "cpu": 1}
 
@@ -177,7 +178,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="genmetrics-gpu-") as temporary:
         folder = (given.data or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        lab = Lab(folder, 1, machine.cores(), given.device)
+        lab = Lab(folder, 1, cores(), given.device)
         lines = measure(lab, given.images, given.size, given.decode, given.only)
     facts = machine.describe()
     card = torch.cuda.get_device_name() if given.device == "cuda" else f"No GPU: {facts['cpu']}"

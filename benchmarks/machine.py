@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from genmetrics.core.device import cores
+
 PACKAGES = (
     "genmetrics", "torch", "torchvision", "numpy", "scipy", "pillow", "timm", "scikit-image",
     "clean-fid", "pytorch-fid", "torch-fidelity", "torchmetrics", "transformers",
@@ -17,13 +19,6 @@ PACKAGES = (
 
 CODE = ("genmetrics", "benchmarks/*.py")
 """What of the repository moves a measurement."""
-
-
-def cores() -> int:
-    """Count the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def describe() -> dict[str, Any]:

@@ -64,7 +64,7 @@ def evaluate(
         compiled: Run networks through ``torch.compile``; enters the fingerprint too.
         decode: Who decodes plain JPEGs: Pillow, or on a CUDA device nvJPEG, whose pixels are not
             quite the same; enters the fingerprint too.
-        batch_size: Samples a forward pass.
+        batch_size: Samples a forward pass; ``"auto"`` measures on a GPU, and is 32 on a CPU.
         workers: Decoding threads; None is one a core.
         cache: Folder of the feature store; None is the default, False keeps nothing.
         out: Folder for results.json, samples.jsonl and report.html.

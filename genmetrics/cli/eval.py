@@ -217,7 +217,7 @@ def _tell_plan(plan: Plan, quiet: bool) -> None:
 def _write(report: Report, out: Path, quiet: bool) -> None:
     from genmetrics.report.files import write_report
 
-    written = write_report(report, out, command=shlex.join(["genmetrics", *sys.argv[1:]]))
+    written = write_report(report, out, command=shlex.join(["genmetrics", *output.ARGUMENTS]))
     output.tell(f"wrote {', '.join(str(path) for path in written)}", quiet=quiet)
 
 

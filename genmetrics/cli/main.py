@@ -17,7 +17,7 @@ from genmetrics.cli import cache, stats, weights
 from genmetrics.cli.env import env
 from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
-from genmetrics.cli.output import prepare_streams, release_stderr, tell
+from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
 from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
 from genmetrics.run.meeting import launched_world
@@ -90,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments; those of the process by default.
     """
     prepare_streams()
+    ARGUMENTS[:] = sys.argv[1:] if argv is None else argv
     try:
         with _clean_end_when_terminated():
             return _run(argv)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -16,6 +17,10 @@ from genmetrics.report.text import printable
 if TYPE_CHECKING:
     from genmetrics.run.evaluate import Report
     from genmetrics.run.ranks import Ranks
+
+
+ARGUMENTS: list[str] = []
+"""What the command line of this process was given."""
 
 
 def emit(text: str) -> None:
@@ -72,8 +77,12 @@ def world(processes: int | None, device: str) -> Iterator[Ranks]:
     """Enter the world of this process; the other ranks run the same command line."""
     from genmetrics.run import launch
 
-    command = [sys.executable, "-m", "genmetrics", *sys.argv[1:]]
-    with launch.world(processes, device, command) as ranks:
+    # a module in the working folder must not take the place of one that this process uses
+    safe = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
+    command = [sys.executable, *safe, "-m", "genmetrics", *ARGUMENTS]
+    with launch.world(processes, device, command) as ranks, warnings.catch_warnings():
+        if not ranks.main:
+            warnings.simplefilter("ignore")  # rank 0 gives them
         yield ranks
 
 

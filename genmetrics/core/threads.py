@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from genmetrics.core.device import cores
 
@@ -55,12 +55,19 @@ def single_threaded(count: int, name: str) -> ThreadPoolExecutor:
     def prepare() -> None:
         torch.get_num_threads()  # the first question of a thread sets its number; so before ours
         torch.set_num_threads(1)
-        met.wait()
+        with suppress(threading.BrokenBarrierError):
+            met.wait()
 
     pool = ThreadPoolExecutor(count, name, initializer=prepare)
-    for _ in range(count):
-        pool.submit(int)  # starts a thread, because none is idle before all have met
-    met.wait()
-    # what a thread sets for itself is also what threads of others, started later, begin with
-    torch.set_num_threads(own)
+    try:
+        for _ in range(count):
+            pool.submit(int)  # starts a thread, because none is idle before all have met
+        met.wait()
+    except BaseException:
+        met.abort()  # where the system gives no more threads, those there are would wait for ever
+        pool.shutdown(cancel_futures=True)
+        raise
+    finally:
+        # what a thread sets for itself is also what threads of others, started later, begin with
+        torch.set_num_threads(own)
     return pool

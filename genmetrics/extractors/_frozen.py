@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -19,12 +20,10 @@ from genmetrics.extractors._model import Precision
 CPU_SLICE = 8
 """Images a network takes at a time on a CPU, unless its ``cpu_slice`` says otherwise.
 
-Each core takes slices of its own, with one thread, so features depend neither on the batch size nor
-on the number of cores. A few images keep the activations of convolutions in the cache; transformers
-want more, to use the weights that they fetch. Measured on two idle cores, in images a second,
-against slices that all cores share: Inception 17.0 to 17.8 (slices of 4), EfficientNet-Lite0 142 to
-152 (of 2), CLIP ViT-B/32 21.0 to 19.5 (of 8). Where another program uses the cores too, this way is
-several times as fast, because no thread waits for one that was put aside.
+Each core takes slices of its own, with one thread, so features depend neither on the number of
+cores nor on the batch size where it is a multiple of the slice. A few images keep the activations
+of convolutions in the cache; transformers want more, to use the weights that they fetch. Speeds are
+in docs/decisions.md.
 """
 
 _DTYPES: dict[Precision, torch.dtype] = {
@@ -89,13 +88,15 @@ class Frozen(nn.Module):
 
 
 _POOLS: dict[int, ThreadPoolExecutor] = {}
+_POOLS_LOCK = Lock()
 os.register_at_fork(after_in_child=_POOLS.clear)  # threads do not survive a fork
 
 
 def _pool(count: int) -> ThreadPoolExecutor:
-    if count not in _POOLS:
-        _POOLS[count] = single_threaded(count, "genmetrics-cpu")
-    return _POOLS[count]
+    with _POOLS_LOCK:
+        if count not in _POOLS:
+            _POOLS[count] = single_threaded(count, "genmetrics-cpu")
+        return _POOLS[count]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from genmetrics.core.files import write_atomic
 
 SMALLEST = 32
 """Where the search begins, and the size on a CPU: no backbone gets faster there beyond it, and
-convolutional networks take slices of four anyway."""
+networks run in slices of a few images anyway."""
 
 LARGEST = 512
 UNMEASURED = 128

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from genmetrics.core.errors import GenmetricsError, InputError, UsageError
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features, broken_rows, take
@@ -17,20 +18,18 @@ from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.collect import collect
 from genmetrics.run.progress import Progress
 from genmetrics.run.ranks import ALONE, Ranks
-from genmetrics.run.store import FeatureStore
+from genmetrics.run.store import FeatureStore, Writer
+from genmetrics.samples.check import MEDIA, NAMING
 
 Side = Literal["generated", "reference"]
 OnError = Literal["fail", "skip"]
 Place = tuple[Side, str]
 T = TypeVar("T")
 
-MEDIA = ("image", "reference", "mask")
 CONVERSIONS = "_conversions"
 """Stored beside the outputs, one list of names a sample, so a resumed run counts the same."""
 _SHOWN = 100  # failures listed in one error
 _AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready
-NAMING = 15.0
-"""Seconds a run that is known to fail goes on to decode files, to name those that are bad too."""
 
 
 class Who(NamedTuple):
@@ -184,7 +183,7 @@ class _Stage:
             cut = max(self.sizes.values(), default=self.how.batch_size)
             batches = list(_batches(order, wanted, cut))
             self.mine.batch_size = cut
-            with _Writer(self.store) as writer:
+            with Writer(self.store) as writer:
                 seen = self._pass(batches, writer)
             self._join(known, total, seen, cut)
         finally:
@@ -211,24 +210,25 @@ class _Stage:
                 sizes[i] = size
         return sizes
 
-    def _pass(self, batches: Sequence[Batch], writer: _Writer) -> int:
+    def _pass(self, batches: Sequence[Batch], writer: Writer) -> int:
         """Work through this rank's share of the batches; returns the number of samples seen."""
         seen = 0
         deadline = None
-        for batch, prepared in self._decoded(batches):
-            self.ranks.check()
-            # once a run is known to fail, the rest is decoded only to name every bad file
-            if self.how.on_error == "fail" and (self.mine.failures or self.ranks.flagged()):
-                if deadline is None:
-                    self.ranks.flag()
-                    deadline = time.monotonic() + NAMING
-                elif time.monotonic() > deadline:
-                    break
-            else:
-                for i in batch.wanted:
-                    self._forward(i, prepared, writer)
-            seen += len(batch.members)
-            self._advance(len(batch.members))
+        with closing(self._decoded(batches)) as decoded:
+            for batch, prepared in decoded:
+                self.ranks.check()
+                # once a run is known to fail, the rest is decoded only to name every bad file
+                if self.how.on_error == "fail" and (self.mine.failures or self.ranks.flagged()):
+                    if deadline is None:
+                        self.ranks.flag()
+                        deadline = time.monotonic() + NAMING
+                    elif time.monotonic() > deadline:
+                        break
+                else:
+                    for i in batch.wanted:
+                        self._forward(i, prepared, writer)
+                seen += len(batch.members)
+                self._advance(len(batch.members))
         return seen
 
     def _advance(self, count: int) -> None:
@@ -297,7 +297,7 @@ class _Stage:
                     wanted[who.place] = (*wants, i)
         return list(order.values()), wanted
 
-    def _decoded(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, list[Prepared]]]:
+    def _decoded(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, list[Prepared]]]:
         """Claim batches and yield them with their samples prepared, ahead of the caller.
 
         A rank that takes over what another has not begun takes one batch at a time: the last ones
@@ -329,6 +329,8 @@ class _Stage:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _prepare(self, who: Who, wanted: Sequence[int]) -> Prepared | Failure:
+        import torch
+
         from genmetrics.extractors._model import decodes_of
         from genmetrics.samples.items import load_item
 
@@ -339,6 +341,11 @@ class _Stage:
             inputs = {i: self.extractors[i].prepare(item) for i in wanted}
         except GenmetricsError as error:
             return Failure(who, str(error))
+        except torch.OutOfMemoryError as error:
+            raise UsageError(
+                f"pictures of the batches ahead do not fit the memory of {self.how.device}; pass a"
+                " smaller --batch-size"
+            ) from error
         return Prepared(who, inputs, conversions)
 
     def _sound(self, results: Iterable[Prepared | Failure]) -> list[Prepared]:
@@ -350,7 +357,7 @@ class _Stage:
                 sound.append(result)
         return sound
 
-    def _forward(self, i: int, prepared: Sequence[Prepared], writer: _Writer) -> None:
+    def _forward(self, i: int, prepared: Sequence[Prepared], writer: Writer) -> None:
         """Run one extractor on a batch and store the rows that can be right."""
         if not prepared:
             return
@@ -387,40 +394,6 @@ class _Stage:
             torch.cuda.empty_cache()
             if self.how.device.startswith("cuda"):
                 remember(self.store.folder(self.jobs[i].spec), self.how.device, size // 2)
-
-
-class _Writer:
-    """Writes batches to the store while the next one is computed; at most one is under way.
-
-    So a run that is killed loses the batch being computed, and at most the one before it.
-    """
-
-    def __init__(self, store: FeatureStore) -> None:
-        self.store = store
-        self._pool = ThreadPoolExecutor(1, "genmetrics-store")
-        self._under_way: Future[None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
-        """Hand a batch over once the one before is on disk; raises what that one met."""
-        self._wait()
-        self._under_way = self._pool.submit(self.store.write, spec, keys, features)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self._wait()
-        except GenmetricsError:
-            if kind is None:  # else the run has already failed of something else
-                raise
-        finally:
-            self._pool.shutdown()
-
-    def _wait(self) -> None:
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
 
 
 def _batches(

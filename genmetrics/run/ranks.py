@@ -71,8 +71,10 @@ class Ranks:
         return resolve_device(asked)
 
     def deciding(self) -> ExitStack:
-        """Use, for the block, what the main rank alone may use while the others wait."""
-        return ExitStack()
+        """Use all cores for the block: the other ranks sleep, and every world the same number."""
+        stack = ExitStack()
+        stack.enter_context(threads(all_threads()))
+        return stack
 
     def gather(self, value: T, meanwhile: Callable[[], object] = lambda: None) -> list[T]:
         """Return every rank's value, in order of rank, on every rank.
@@ -187,12 +189,6 @@ class Group(Ranks):
         if found.type == "cuda" and asked in ("auto", "cuda"):
             return str(found)
         return resolve_device(asked)
-
-    def deciding(self) -> ExitStack:
-        """Use all cores: the other ranks sleep, and so the numbers are those of one process."""
-        stack = ExitStack()
-        stack.enter_context(threads(all_threads()))
-        return stack
 
     def gather(self, value: T, meanwhile: Callable[[], object] = lambda: None) -> list[T]:
         """Return every rank's value once all have arrived."""

@@ -6,12 +6,13 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import GenmetricsError, InputError
 from genmetrics.core.extractor import ExtractorSpec, Features, Rows
 from genmetrics.core.files import write_atomic
 
@@ -143,6 +144,40 @@ class FeatureStore:
             return {}
         assert isinstance(keys, np.ndarray)
         return {row.tobytes().hex(): Place(shard, i) for i, row in enumerate(keys)}
+
+
+class Writer:
+    """Writes batches to the store while the next one is computed; at most one is under way.
+
+    So a run that is killed loses the batch being computed, and at most the one before it.
+    """
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+        self._pool = ThreadPoolExecutor(1, "genmetrics-store")
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
+        """Hand a batch over once the one before is on disk; raises what that one met."""
+        self._wait()
+        self._under_way = self._pool.submit(self.store.write, spec, keys, features)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._wait()
+        except GenmetricsError:
+            if kind is None:  # else the run has already failed of something else
+                raise
+        finally:
+            self._pool.shutdown()
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
 
 def _pack(rows: Rows) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,8 @@ from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Media, Sample
 
 MEDIA = ("image", "reference", "mask")
+NAMING = 15.0
+"""Seconds a run that is known to fail goes on to decode files, to name those that are bad too."""
 
 
 def check_media(samples: Sequence[Sample], *, workers: int = 8) -> dict[str, str]:
@@ -23,8 +26,18 @@ def check_media(samples: Sequence[Sample], *, workers: int = 8) -> dict[str, str
 
 
 def decode_media(samples: Sequence[Sample], *, workers: int = 8) -> dict[str, str]:
-    """Decode every picture of every sample, in threads; returns what :func:`check_media` does."""
-    return _reasons(samples, lambda media: media.load(), workers)
+    """Decode every picture of every sample, in threads, for at most :data:`NAMING` seconds.
+
+    Returns:
+        What :func:`check_media` does.
+    """
+    deadline = time.monotonic() + NAMING
+
+    def decode(media: Media) -> None:
+        if time.monotonic() < deadline:
+            media.load()
+
+    return _reasons(samples, decode, workers)
 
 
 def _open(media: Media) -> None:

@@ -93,6 +93,7 @@ class JpegDecoder:
     def _settle(self, taken: list[tuple[Tensor, Future[Tensor]]]) -> None:
         try:
             pictures = self._decode([encoded for encoded, _ in taken])
+            settled = list(zip(taken, pictures, strict=True))  # else some would wait for ever
         except Exception as error:
             if len(taken) == 1:
                 taken[0][1].set_exception(error)  # raised again where the picture is awaited
@@ -100,7 +101,7 @@ class JpegDecoder:
                 for one in taken:
                     self._settle([one])
             return
-        for (_, future), picture in zip(taken, pictures, strict=True):
+        for (_, future), picture in settled:
             future.set_result(picture)
 
 

@@ -38,6 +38,25 @@ def test_each_thread_of_a_pool_uses_one_core_and_nobody_else_does(count):
         assert in_a_new_thread(torch.get_num_threads) == 2
 
 
+def test_a_system_without_more_threads_is_an_error_and_nobody_waits(monkeypatch):
+    start, begun = threading.Thread.start, []
+
+    def limited(thread):
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    with threads(2):
+        monkeypatch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            single_threaded(3, "test")
+        monkeypatch.undo()
+        assert torch.get_num_threads() == 2
+    begun[0].join(10)
+    assert not begun[0].is_alive()
+
+
 def test_the_number_of_threads_comes_back_after_an_error():
     before = torch.get_num_threads()
     with pytest.raises(KeyError), threads(before + 1):

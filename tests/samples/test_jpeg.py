@@ -204,6 +204,11 @@ def test_one_bad_file_fails_alone():
         futures[1].result()
 
 
+def test_nobody_waits_for_a_picture_that_the_decoder_leaves_out():
+    with pytest.raises(ValueError, match="shorter"):
+        JpegDecoder(lambda encoded: [])(encode(photo(), "JPEG"), "a.jpg")
+
+
 def test_a_full_memory_is_no_damage_of_the_file():
     def full(encoded):
         raise torch.OutOfMemoryError("no room")
