@@ -163,11 +163,11 @@ def test_folder_without_images_names_itself(run, tmp_path, kind):
     assert str(folder) in one_line(err)
 
 
-def test_page_says_how_to_reproduce(run, pairs, out, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["genmetrics", "eval", "a folder", "-m", "psnr"])
-    run(*psnr(pairs, "--out", out))
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "genmetrics eval &#x27;a folder&#x27; -m psnr" in page
+def test_page_says_how_to_reproduce(run, pairs, out):
+    run(*psnr(pairs, "--out", out / "a folder"))
+    page = (out / "a folder" / "report.html").read_text(encoding="utf-8")
+    assert f"genmetrics eval {pairs[0]}" in page
+    assert f"--out &#x27;{out / 'a folder'}&#x27;" in page
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_version(run):
         (("eval", "g", "--output", "o"), "no option --output (did you mean '--out'?)"),
         (("eval", "g", "--reference", "r"), "no option --reference (did you mean '--ref'?)"),
         (("eval", "g", "--batch=3"), "no option --batch (did you mean '--batch-size'?)"),
-        (("eval", "g", "--processes", "2"), "genmetrics eval has no option --processes"),
+        (("eval", "g", "--proceses", "2"), "genmetrics eval has no option --proceses"),
         (("--versoin",), "genmetrics has no option --versoin (did you mean '--version'?)"),
         (("eval",), "GENERATED"),
         (("eval", "g", "--on-error", "ignore"), "'ignore'"),
