@@ -20,7 +20,7 @@ from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
 from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
-from genmetrics.run.meeting import launched_world
+from genmetrics.run.meeting import STARTER, have_met, launched_world
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -138,8 +138,9 @@ def _fail(message: str, code: int = BAD_INPUT) -> int:
 
 
 def _speaks() -> bool:
-    """Tell whether this process speaks for the run: of several ranks the first does."""
-    return launched_world() == 1 or os.environ["RANK"] == "0"
+    """Tell whether this process speaks: of ranks that have met, the first does for all."""
+    started = STARTER in os.environ  # by rank 0, which says the same
+    return launched_world() == 1 or os.environ["RANK"] == "0" or not (started or have_met())
 
 
 def _explain(error: Any, argv: Sequence[str]) -> str:

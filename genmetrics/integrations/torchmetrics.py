@@ -106,8 +106,15 @@ class TorchMetric(torchmetrics.Metric):
         return value
 
     def compute(self) -> Tensor:
-        """Return the value of all images given so far; see :attr:`result` for the rest."""
-        self.result = self.metric.compute()
+        """Return the value of all images given so far; see :attr:`result` for the rest.
+
+        With too few images for a value it is NaN, with a warning: an epoch without images must not
+        end a training.
+        """
+        try:
+            self.result = self.metric.compute()
+        except TooFewSamplesError as error:
+            self.result = self.metric.failed(error)
         return self._scalar(self.result)
 
     def reset(self) -> None:

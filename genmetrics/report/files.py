@@ -31,10 +31,22 @@ def check_out(out: str | Path) -> Path:
         raise UsageError(f"out {path}: {existing} is a file; pass a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise UsageError(f"out {path}: {existing} may not be written; pass another folder")
+    _try_to_make(path)
     for name in FILES:
         if (path / name).is_dir():
             raise UsageError(f"out {path}: {path / name} is a folder; pass another folder")
     return path
+
+
+def _try_to_make(path: Path) -> None:
+    """Make the folder and take it away again: some places refuse although rights allow it."""
+    new = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for place in new:
+            place.rmdir()
+    except OSError as error:
+        raise UsageError(f"out {path}: {error.strerror}; pass another folder") from error
 
 
 def write_report(report: Report, out: Path, *, command: str | None = None) -> list[Path]:

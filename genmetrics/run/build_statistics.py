@@ -12,9 +12,10 @@ from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import Metric
 from genmetrics.metrics.base import SetMetric
+from genmetrics.run.agreement import same_arguments, same_files, same_models
 from genmetrics.run.evaluate import Cache, open_store
 from genmetrics.run.extract import Failure, How, Side, Who, describe_failures, extract
-from genmetrics.run.plan import Plan, SideSet, build_metrics, look_at, require_agreement, without
+from genmetrics.run.plan import Plan, SideSet, build_metrics, look_at, without
 from genmetrics.run.store import FeatureStore
 from genmetrics.samples.statistics import StatisticsEntry
 
@@ -114,11 +115,14 @@ def _plan(
     from genmetrics.samples.check import check_media
     from genmetrics.samples.sources import read_samples
 
+    same_arguments(how.ranks, folder=folder, recursive=recursive, limit=limit)
     for metric in metrics.values():
         metric.spec.check()
     side = how.ranks.share(
         lambda: SideSet(str(folder), read_samples(folder, recursive=recursive, limit=limit))
     )
+    same_models(metrics, how.ranks)
+    same_files(side.samples, how.ranks)
     reasons = look_at(side, check_media, how.workers, how.ranks)
     failures = [
         Failure(Who("reference", s), reasons[s.id]) for s in side.samples if s.id in reasons
@@ -130,6 +134,4 @@ def _plan(
     if len(side.samples) < least:
         raise UsageError(f"{folder} has {len(side.samples)} usable images, needs at least {least}")
     sides: dict[Side, SideSet] = {"reference": side, "generated": SideSet("", [])}
-    plan = Plan(dict(metrics), sides, failures=failures)
-    require_agreement(plan, how.ranks)
-    return plan
+    return Plan(dict(metrics), sides, failures=failures)

@@ -22,6 +22,7 @@ from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import Metric
 from genmetrics.core.result import Result
 from genmetrics.core.sample import Sample
+from genmetrics.run.agreement import same_arguments
 from genmetrics.run.extract import (
     CONVERSIONS,
     Extraction,
@@ -126,6 +127,7 @@ def how_to_run(
     workers = ranks.cores if workers is None else workers
     require_number("run", "workers", workers, 1)
     require_choice("run", "on_error", on_error, ("fail", "skip"))
+    same_arguments(ranks, batch_size=batch_size, on_error=on_error)
     return How(
         device=device,
         batch_size=first_batch_size(batch_size, device),

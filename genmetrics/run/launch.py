@@ -12,13 +12,12 @@ from typing import Self
 
 from genmetrics.core.device import cores
 from genmetrics.core.errors import UsageError
-from genmetrics.run.meeting import Lost, launched_world
+from genmetrics.run.meeting import STARTER, Lost, launched_world
 from genmetrics.run.ranks import ALONE, Group, Ranks
 
 _GRACE = 12.0  # seconds started ranks have to end by themselves
 _CROWD = 4  # ranks a core; each holds its own copy of the models
 _NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_STARTER = "GENMETRICS_RANK_0"  # process id of the rank 0 that started this one
 
 
 @contextmanager
@@ -65,7 +64,7 @@ def joined(device: str) -> Ranks:
 
 def _lost_starter() -> Lost | None:
     """Tell whether the process that started this one is gone: it is nobody's child then."""
-    starter = os.environ.get(_STARTER)
+    starter = os.environ.get(STARTER)
     return None if starter is None or int(starter) == os.getppid() else Lost(0)
 
 
@@ -97,7 +96,7 @@ class _Started:
         return self
 
     def _start(self, rank: int) -> subprocess.Popen[bytes]:
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), _STARTER: str(os.getpid())}
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), STARTER: str(os.getpid())}
         return subprocess.Popen(
             list(self._command),
             env={**os.environ, **own},

@@ -17,6 +17,8 @@ from genmetrics.core.errors import RankError, UsageError
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+STARTER = "GENMETRICS_RANK_0"
+"""Environment variable: the process id of the rank 0 that started this one."""
 MEETING = 600.0
 """Seconds the first rank waits for the last one to start."""
 SILENCE = 20.0
@@ -52,6 +54,12 @@ def launched_world() -> int:
     """
     text = os.environ.get("WORLD_SIZE", "1")
     return int(text) if text.isdecimal() and "RANK" in os.environ else 1
+
+
+def have_met() -> bool:
+    """Tell whether this process is one of a world whose ranks hear each other."""
+    distributed = sys.modules.get("torch.distributed")
+    return bool(getattr(distributed, "is_initialized", bool)())
 
 
 def read_address() -> Address:
@@ -128,8 +136,13 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _until(ready: Callable[[], bool], address: Address, lost: Callable[[], Lost | None]) -> None:
-    deadline = time.monotonic() + MEETING
+    started = time.monotonic()
+    deadline, told = started + MEETING, False
     while not ready():
+        if not told and time.monotonic() > started + SILENCE:
+            told = True
+            where = f"{address.host}:{address.port}"
+            say(f"rank {address.rank} waits at {where} for all {address.world} ranks to start")
         gone = lost()
         if gone is not None:
             raise RankError(str(gone))
@@ -207,8 +220,9 @@ class Lines:
         for line in lines.values():
             _keep_alive(line)
             line.setblocking(own > 0)
+        self._thread = threading.Thread(target=self._watch, name="genmetrics-line", daemon=True)
         if own > 0:
-            threading.Thread(target=self._watch, name="genmetrics-line", daemon=True).start()
+            self._thread.start()
 
     def broken(self) -> set[int]:
         """Return the ranks at the other ends that are gone."""
@@ -224,6 +238,9 @@ class Lines:
                 if told and self._own == 0:
                     line.send(b"!")
                 line.shutdown(socket.SHUT_RDWR)
+        if self._thread.is_alive():
+            self._thread.join(timeout=1)  # it has nothing left to wait for
+        for line in self._lines.values():
             line.close()
 
     def _watch(self) -> None:
@@ -260,8 +277,13 @@ def _keep_alive(line: socket.socket) -> None:
 
 def complain(message: str) -> None:
     """Write the error of a rank for which nobody else speaks."""
+    say(f"error: {message}")
+
+
+def say(message: str) -> None:
+    """Write a line to stderr."""
     with contextlib.suppress(OSError):
-        print(f"genmetrics: error: {message}", file=sys.stderr, flush=True)
+        print(f"genmetrics: {message}", file=sys.stderr, flush=True)
 
 
 def one_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from genmetrics.core.registry import Request, create, parse
 from genmetrics.core.sample import Sample
 from genmetrics.extractors._model import precision_on, require_decode
 from genmetrics.metrics.base import SetMetric
+from genmetrics.run.agreement import same_arguments, same_files, same_models
 from genmetrics.run.extract import Failure, Job, OnError, Side, Who, describe_failures
 from genmetrics.run.ranks import ALONE, Ranks
 from genmetrics.run.suites import suite
@@ -162,6 +163,8 @@ def make_plan(
         GenmetricsError: One line that says what, where, the value found, and the fix.
     """
     require_number("run", "workers", workers, 1)
+    choices = {"suites": list(suites), "seed": seed, "precision": precision, "compiled": compiled}
+    same_arguments(ranks, **vars(inputs), **choices, decode=decode)
     asked: dict[str, str] = {}
     built = build_metrics(
         metrics,
@@ -191,29 +194,12 @@ def make_plan(
             metric.load_reference(statistics.entry(metric.spec))
         for spec in metric.extractors.values():
             spec.check()
-    require_agreement(plan, ranks)
+    same_models(built, ranks)
+    for found in sides.values():
+        same_files(found.samples, ranks)
     _check_media(plan, inputs, workers, ranks)
     _require_counts(plan)
     return plan
-
-
-def require_agreement(plan: Plan, ranks: Ranks) -> None:
-    """Refuse ranks that would compute other features: other weights on another machine."""
-    mine = {
-        f"{name}: {role}": spec.to_dict()
-        for name, metric in plan.metrics.items()
-        for role, spec in metric.extractors.items()
-    }
-    for rank, other in enumerate(ranks.gather(mine)):
-        for name in mine:
-            unlike = [key for key in mine[name] if other.get(name, {}).get(key) != mine[name][key]]
-            if unlike:
-                key = unlike[0]
-                raise UsageError(
-                    f"rank {rank} would compute {name} with {key}"
-                    f" {other.get(name, {}).get(key)!r}, rank {ranks.rank} with"
-                    f" {mine[name][key]!r}; give all ranks the same metrics and files"
-                )
 
 
 def build_metrics(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Media, Sample
+from genmetrics.samples.media import StoredMedia
 
 MEDIA = ("image", "reference", "mask")
 NAMING = 15.0
@@ -61,3 +63,20 @@ def _reasons(
     with ThreadPoolExecutor(max(1, workers)) as pool:
         found = pool.map(reason, samples)
         return {s.id: why for s, why in zip(samples, found, strict=True) if why is not None}
+
+
+def file_sizes(samples: Sequence[Sample]) -> dict[str, int | None]:
+    """Return the size in bytes of each file that holds a picture of the samples.
+
+    None stands for a file that cannot be found; an archive is one file.
+    """
+    media = [m for sample in samples for field in MEDIA if (m := getattr(sample, field))]
+    files = dict.fromkeys(m.stored_in for m in media if isinstance(m, StoredMedia))
+    return {file: _size(file) for file in files}
+
+
+def _size(file: str) -> int | None:
+    try:
+        return os.stat(file).st_size  # noqa: PTH116
+    except OSError:
+        return None

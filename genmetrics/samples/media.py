@@ -43,6 +43,11 @@ class StoredMedia(ABC):
     def name(self) -> str:
         """What errors and reports call it."""
 
+    @property
+    def stored_in(self) -> str:
+        """The file or archive that holds it."""
+        return self.name.split("!")[0]
+
     @abstractmethod
     def read(self) -> bytes:
         """Return the stored bytes.
@@ -106,6 +111,11 @@ class FileMedia(StoredMedia):
         """The path."""
         return self.path
 
+    @property
+    def stored_in(self) -> str:
+        """The path."""
+        return self.path
+
     def read(self) -> bytes:
         """Return the file's bytes."""
         return read_file(self.path)
@@ -125,6 +135,11 @@ class _Member(StoredMedia):
     def name(self) -> str:
         """``archive!member``."""
         return f"{self.archive}!{self.member}"
+
+    @property
+    def stored_in(self) -> str:
+        """The archive."""
+        return self.archive
 
     def _damaged(self, how: str) -> InputError:
         return InputError(f"{self.name} {how}: the archive is damaged; create or copy it again")
