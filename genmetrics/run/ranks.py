@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import pickle
 import socket
 import time
@@ -283,9 +282,7 @@ class Group(Ranks):
             pass  # rank 0 is gone, and with it everybody who could be told
         finally:
             self._lines.close(told=error is not None)
-        # whoever could not even meet the others speaks for itself, unless it speaks for all anyway
-        first = self.main if self._store is not None else os.environ.get("RANK", "0") == "0"
-        if error is None or first:
+        if error is None or self.main:  # so is a rank that has not met the others: its number is 0
             return
         if heard:
             time.sleep(_LAST_WORD)  # a launcher that sees one end ends the others

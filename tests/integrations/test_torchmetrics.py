@@ -17,6 +17,7 @@ from torchmetrics.wrappers import BootStrapper, MetricTracker, Running
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, MissingExtraError, TooFewSamplesError, UsageError
+from genmetrics.core.threads import threads
 from genmetrics.integrations.torchmetrics import TorchMetric
 from tests.integrations import ranks
 from tests.integrations.ranks import bits, fill, image, launch, random_state
@@ -133,12 +134,14 @@ def test_a_value_that_is_not_there_is_nan_with_its_reason():
         assert math.isnan(adapter.compute())
 
 
-def test_nothing_is_computed_of_no_images():
+def test_an_epoch_without_images_does_not_end_a_training():
+    adapter = psnr()
     with (
         pytest.warns(UserWarning, match="called before the ``update`` method"),
-        pytest.raises(TooFewSamplesError, match="psnr has 0 generated images"),
+        pytest.warns(UserWarning, match="psnr is failed: psnr has 0 generated images"),
     ):
-        psnr().compute()
+        assert math.isnan(adapter.compute())
+    assert adapter.result.status == "failed"
 
 
 def test_images_leave_no_graph_and_are_not_kept():
@@ -368,9 +371,11 @@ def test_every_rank_under_ddp_has_the_bits_of_one_process(reference, tmp_path):
     world, n = 2, 5
     launch(Path(ranks.__file__), world, str(tmp_path), str(n), str(reference))
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(world)]
+    with threads(1):  # as the ranks have it
+        fd = bits(own(range(n), gm.FDLite(device="cpu", reference=reference)))
     everyone = {
         "psnr": bits(own(range(n))),
-        "fd": bits(own(range(n), gm.FDLite(device="cpu", reference=reference))),
+        "fd": fd,
         "n": n,
         "n of one more each": n + world,
         "random state kept": True,

@@ -15,8 +15,8 @@ import pytest
 
 from genmetrics.core.errors import InputError, MissingExtraError, RankError, UsageError
 from genmetrics.run import meeting
-from genmetrics.run.launch import _STARTER, _lost_starter
-from genmetrics.run.meeting import Lines
+from genmetrics.run.launch import _lost_starter
+from genmetrics.run.meeting import STARTER, Lines
 from genmetrics.run.ranks import Group, _describe
 
 
@@ -130,7 +130,7 @@ def test_a_line_breaks_when_the_other_end_closes_and_not_before(monkeypatch):
 
 
 def test_what_started_this_process_is_gone(monkeypatch):
-    monkeypatch.setenv(_STARTER, str(os.getppid()))
+    monkeypatch.setenv(STARTER, str(os.getppid()))
     assert _lost_starter() is None
-    monkeypatch.setenv(_STARTER, "1" if os.getppid() != 1 else "2")
+    monkeypatch.setenv(STARTER, "1" if os.getppid() != 1 else "2")
     assert _lost_starter() == (0, "killed, or out of memory?")
