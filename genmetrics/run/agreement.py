@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.metric import Metric
@@ -24,14 +25,11 @@ def same_arguments(ranks: Ranks, **given: object) -> None:
         UsageError: Names the rank, the argument and both values.
     """
     mine = {name: str(value) for name, value in given.items()}
-    for rank, other in enumerate(ranks.gather(mine)):
-        unlike = [name for name in mine if other.get(name) != mine[name]]
-        if unlike:
-            name = unlike[0]
-            raise UsageError(
-                f"rank {rank} was given {name} {other.get(name)}, rank {ranks.rank} {mine[name]};"
-                " give all ranks the same arguments"
-            )
+    for rank, name, other in _unlike(mine, ranks):
+        raise UsageError(
+            f"rank {rank} was given {name} {other}, rank {ranks.rank} {mine[name]}; give all ranks"
+            " the same arguments"
+        )
 
 
 def same_models(metrics: Mapping[str, Metric], ranks: Ranks) -> None:
@@ -44,14 +42,21 @@ def same_models(metrics: Mapping[str, Metric], ranks: Ranks) -> None:
     for name, metric in metrics.items():
         for role, spec in metric.extractors.items():
             fields = spec.to_dict()
-            for rank, other in enumerate(ranks.gather(fields)):
-                unlike = [key for key in fields if other.get(key) != fields[key]]
-                if unlike:
-                    key = unlike[0]
-                    raise UsageError(
-                        f"rank {rank} would compute {name} ({role}) with {key} {other.get(key)!r},"
-                        f" rank {ranks.rank} with {fields[key]!r}; give all ranks the same files"
-                    )
+            for rank, key, other in _unlike(fields, ranks):
+                raise UsageError(
+                    f"rank {rank} would compute {name} ({role}) with {key} {other!r}, rank"
+                    f" {ranks.rank} with {fields[key]!r}; give all ranks the same files"
+                )
+
+
+def _unlike(mine: Mapping[str, Any], ranks: Ranks) -> list[tuple[int, str, Any]]:
+    """Return which rank has something else under which name, and what."""
+    return [
+        (rank, name, other.get(name))
+        for rank, other in enumerate(ranks.gather(mine))
+        for name in mine
+        if other.get(name) != mine[name]
+    ]
 
 
 def same_files(samples: Sequence[Sample], ranks: Ranks) -> None:
