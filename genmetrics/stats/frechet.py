@@ -9,7 +9,7 @@ a Cholesky factor.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,7 +138,8 @@ def frechet_estimate(reference: Moments, fake: Array) -> FrechetEstimate:
         length = z.square().sum(dim=1) - (z @ w.T).square().sum(dim=1)
         influence[where] = 2 * (z @ shift) + length - (gaussian.trace - nuclear)
     numbers = influence.cpu().numpy()
-    return FrechetEstimate(_value(real, gaussian, nuclear), numbers, standard_error(numbers))
+    value = _value(real, gaussian.mean, gaussian.trace, nuclear)
+    return FrechetEstimate(value, numbers, standard_error(numbers))
 
 
 def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed: int = 0) -> float:
@@ -167,15 +168,36 @@ def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed:
     rng = np.random.RandomState(seed)
     draws = [np.sort(rng.choice(n, size, replace=False)) for size in sizes]
 
-    def distance(draw: np.ndarray) -> float:
-        return _distance(real, _gaussian(rows.subset(draw)))
-
-    # Few rows leave a core idle: singular values of small matrices take one. Many rows do not.
-    with ThreadPoolExecutor(2 if n <= rows.dim else 1) as pool:
-        values = list(pool.map(distance, draws))
+    if n <= rows.dim:
+        values = _distances_of_few(real, rows[:], draws)
+    else:
+        values = [_distance(real, _gaussian(rows.subset(draw))) for draw in draws]
     x = 1.0 / sizes - np.mean(1.0 / sizes)
     slope = float(x @ values / (x @ x))
     return float(np.mean(values) - slope * np.mean(1.0 / sizes))
+
+
+def _distances_of_few(real: _Gaussian, rows: Tensor, draws: Sequence[np.ndarray]) -> list[float]:
+    """Distance of each draw from at most d rows.
+
+    The products of all rows with the reference's factor hold those of every draw: only its own mean
+    is to be taken off.
+    """
+    middle = rows.mean(dim=0)
+    centred = rows - middle
+    lengths = centred.square().sum(dim=1)
+    products = centred @ real.factor.T
+
+    def distance(draw: np.ndarray) -> float:
+        size, chosen = len(draw), torch.from_numpy(draw).to(rows.device)
+        step = centred[chosen].mean(dim=0)
+        trace = (lengths[chosen].sum() - size * step.square().sum()) / (size - 1)
+        cross = products[chosen]
+        cross = (cross - cross.mean(dim=0)) / (size - 1) ** 0.5
+        nuclear = _nuclear(cross, min(real.rank, size - 1))
+        return _value(real, middle + step, float(trace), nuclear)
+
+    return [distance(draw) for draw in draws]
 
 
 class _Gaussian(NamedTuple):
@@ -218,14 +240,14 @@ def _gaussian_of_few(rows: Tensor) -> _Gaussian:
 
 
 def _gaussian_of_moments(moments: Moments, side: str) -> _Gaussian:
-    n, mean, scatter = moments.total()
-    if n < 2:
+    if moments.n < 2:
         raise TooFewSamplesError(
-            f"the {side} side has {n} samples, {_WHY} needs at least 2; add samples"
+            f"the {side} side has {moments.n} samples, {_WHY} needs at least 2; add samples"
         )
     few = moments.few_rows()
     if few is not None:
         return _gaussian_of_few(few)
+    n, mean, scatter = moments.total()
     cov = scatter / (n - 1)
     rank = min(n - 1, moments.dim)
     return _Gaussian(mean, float(cov.trace()), _factor(cov, rank, side), rank)
@@ -286,13 +308,18 @@ def _spectrum(cross: Tensor, rank: int, *, vectors: bool = False) -> _Spectrum:
     return _Spectrum(values, basis if tall else cross.T @ basis / values)
 
 
+_SMALL = 512
+"""Symmetric matrices up to this size are torch's on the CPU too."""
+
+
 def _eigenvalues(symmetric: Tensor) -> Tensor:
     """Eigenvalues in ascending order.
 
-    On the CPU by NumPy: torch's MKL spends 0.4 to 0.8 s on its first large problem in a process,
-    more than the 0.3 s that 2048 dimensions take.
+    Large matrices on the CPU by NumPy: torch's MKL spends 0.4 to 0.8 s on its first large problem
+    in a process, more than the 0.3 s that 2048 dimensions take. Small ones by torch: NumPy's BLAS
+    has threads of its own, and for a while after each call the two keep the cores from each other.
     """
-    if symmetric.device.type != "cpu":
+    if symmetric.device.type != "cpu" or len(symmetric) <= _SMALL:
         values: Tensor = torch.linalg.eigvalsh(symmetric)
         return values
     return torch.from_numpy(np.linalg.eigvalsh(symmetric.numpy()))
@@ -306,14 +333,17 @@ def _accurate(values: Tensor) -> bool:
 
 
 def _distance(real: _Gaussian, fake: _Gaussian) -> float:
-    cross = fake.factor @ real.factor.T
-    spectrum = _spectrum(cross, min(real.rank, fake.rank))
-    return _value(real, fake, float(spectrum.values.sum()))
+    nuclear = _nuclear(fake.factor @ real.factor.T, min(real.rank, fake.rank))
+    return _value(real, fake.mean, fake.trace, nuclear)
 
 
-def _value(real: _Gaussian, fake: _Gaussian, nuclear: float) -> float:
-    mean_term = float((real.mean - fake.mean).square().sum())
-    return _settle(mean_term + real.trace + fake.trace - 2 * nuclear, real.trace + fake.trace)
+def _nuclear(cross: Tensor, rank: int) -> float:
+    return float(_spectrum(cross, rank).values.sum())
+
+
+def _value(real: _Gaussian, mean: Tensor, trace: float, nuclear: float) -> float:
+    mean_term = float((real.mean - mean).square().sum())
+    return _settle(mean_term + real.trace + trace - 2 * nuclear, real.trace + trace)
 
 
 def _settle(value: float, scale: float) -> float:
