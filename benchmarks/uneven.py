@@ -59,7 +59,7 @@ class Sleeper(Extractor):
     spec: SleepSpec
     calls: ClassVar[list[Call]] = []
     """All of this process."""
-    fixed_batch = False  # a copy would cost as much as a sample
+    fill = 1  # a copy would cost as much as a sample
 
     def prepare(self, item: Item) -> tuple[float, float]:
         assert item.image is not None

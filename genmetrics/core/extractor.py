@@ -55,8 +55,11 @@ class Extractor(ABC):
     device for a batch of prepared items.
     """
 
-    fixed_batch: ClassVar[bool] = True
-    """Give every forward one batch shape: kernels, and so last digits, follow shapes."""
+    fill: int | None = None
+    """A short batch is filled up with copies to a multiple of this, or whole where it is None.
+
+    Kernels, and so last digits, follow shapes. Where they do not, 1 spares the copies.
+    """
 
     def __init__(self, spec: ExtractorSpec, device: str) -> None:
         self.spec = spec
@@ -71,16 +74,17 @@ class Extractor(ABC):
         """Compute the features of a batch; arrays come back on the CPU as float32."""
 
     def extract(self, prepared: Sequence[Any], batch_size: int) -> Features:
-        """Run :meth:`forward` in batches of exactly ``batch_size`` and join what it gives.
+        """Run :meth:`forward` in batches of ``batch_size`` and join what it gives.
 
-        The last batch is filled up with copies of its last entry, whose rows are dropped again.
+        The last batch is filled up (see :attr:`fill`) with copies of its last entry, whose rows
+        are dropped again.
         """
         pieces = []
         for start in range(0, len(prepared), batch_size):
             batch = list(prepared[start : start + batch_size])
             n = len(batch)
-            if self.fixed_batch:
-                batch += [batch[-1]] * (batch_size - n)
+            step = self.fill or batch_size
+            batch += [batch[-1]] * (min(-(-n // step) * step, batch_size) - n)
             pieces.append({name: rows[:n] for name, rows in self.forward(batch).items()})
         return concatenate(pieces)
 

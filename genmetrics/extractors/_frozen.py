@@ -52,7 +52,9 @@ class Frozen(nn.Module):
         if compiled:
             self._call = torch.compile(self.network)
         # compiled code brings its own threads
-        self._sliced = self.device.type == "cpu" and not compiled
+        sliced = self.device.type == "cpu" and not compiled
+        self.slice: int | None = getattr(network, "cpu_slice", CPU_SLICE) if sliced else None
+        """Images a thread takes at a time; None where the batch is run as it comes."""
         self.training = False
 
     def train(self, mode: bool = True) -> Self:
@@ -63,14 +65,16 @@ class Frozen(nn.Module):
         """Run the network."""
         self.network.eval()  # `parent.apply(...)` reaches the network past `train` above
         with numerics(self.device.type, self.precision):
-            pieces = self._on_cores(inputs) if self._sliced else [self._run(*inputs)]
+            pieces = self._pieces(inputs)
             return {
                 name: torch.cat([piece[name].float() for piece in pieces]).cpu().numpy()
                 for name in pieces[0]
             }
 
-    def _on_cores(self, inputs: tuple[Tensor, ...]) -> list[dict[str, Tensor]]:
-        step = getattr(self.network, "cpu_slice", CPU_SLICE)
+    def _pieces(self, inputs: tuple[Tensor, ...]) -> list[dict[str, Tensor]]:
+        step = self.slice
+        if step is None:
+            return [self._run(*inputs)]
         starts = range(0, len(inputs[0]), step)
         slices = [tuple(v[start : start + step] for v in inputs) for start in starts]
         count = torch.get_num_threads()

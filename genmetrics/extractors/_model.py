@@ -204,6 +204,7 @@ class ImageExtractor(Extractor):
         super().__init__(spec, device)
         assert spec.size is not None  # known as soon as there is a network
         self.network = Frozen(network, device, spec.precision, compiled=spec.compiled)
+        self.fill = self.network.slice
         self._resize, self._size, self._scale = RESIZES[spec.resize], spec.size, spec.scale
         self._decode = spec.decode
         self._on_device = spec.resize in ON_DEVICE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from genmetrics.core.errors import InputError, MissingExtraError, UsageError
-from genmetrics.core.extractor import Extractor, Features, OutputKind
+from genmetrics.core.extractor import Extractor, Features, OutputKind, concatenate, take
 from genmetrics.core.protocol import LOCAL
 from genmetrics.core.sample import Item
 from genmetrics.extractors._clip_source import open_clip_config, resolve
@@ -187,8 +187,12 @@ class ClipTextSpec(ClipSpec):
         return ClipTextExtractor(self, device, TextTower(clip), tokenizer)
 
 
+_STEP = 16
+"""Padded lengths of texts are multiples of this."""
+
+
 class Tokens(NamedTuple):
-    """A text of exactly the context's length, and whether it lost content to fit."""
+    """A text padded to a length that others have too, and whether it lost content to fit."""
 
     ids: Tensor
     mask: Tensor
@@ -196,7 +200,13 @@ class Tokens(NamedTuple):
 
 
 class ClipTextExtractor(Extractor):
-    """A frozen text tower."""
+    """A frozen text tower.
+
+    It looks back only, so padding behind the end token changes nothing. On a CPU, where it would
+    take most of the time, texts are padded to the next of a few lengths and those of one length are
+    run together: a text's features do not depend on those beside it. open_clip's towers take
+    nothing but the whole context, which a GPU always gets.
+    """
 
     def __init__(self, spec: ClipTextSpec, device: str, network: Any, tokenizer: Tokenizer) -> None:
         from genmetrics.extractors._frozen import Frozen
@@ -204,10 +214,13 @@ class ClipTextExtractor(Extractor):
         super().__init__(spec, device)
         assert spec.context_length is not None  # known as soon as there is a network
         self.network = Frozen(network, device, spec.precision, compiled=spec.compiled)
+        self.fill = self.network.slice
         self._tokenizer, self._length, self._prefix = tokenizer, spec.context_length, spec.prefix
+        short = spec.library == "transformers" and self.network.slice is not None
+        self._lengths = [*(range(_STEP, self._length, _STEP) if short else ()), self._length]
 
     def prepare(self, item: Item) -> Tokens:
-        """Tokenise prefix and prompt, cut to the context and padded to it."""
+        """Tokenise prefix and prompt, cut to the context and padded."""
         import torch
 
         if item.prompt is None:
@@ -216,7 +229,9 @@ class ClipTextExtractor(Extractor):
         truncated = len(ids) > self._length
         if truncated:
             ids = [*ids[: self._length - 1], ids[-1]]
-        padding = self._length - len(ids)
+        # One pad at least, as in the whole context: some configurations read the embedding there.
+        length = next((some for some in self._lengths if some > len(ids)), self._length)
+        padding = length - len(ids)
         row = torch.tensor(
             [ids + [self._tokenizer.pad] * padding, [1] * len(ids) + [0] * padding],
             dtype=torch.int64,
@@ -224,8 +239,18 @@ class ClipTextExtractor(Extractor):
         )
         return Tokens(row[0], row[1], truncated)
 
+    def extract(self, prepared: Sequence[Tokens], batch_size: int) -> Features:
+        """Run texts of one length together; rows come back in the order given."""
+        alike: dict[int, list[int]] = {}
+        for i, text in enumerate(prepared):
+            alike.setdefault(len(text.ids), []).append(i)
+        run = super().extract
+        pieces = [run([prepared[i] for i in rows], batch_size) for rows in alike.values()]
+        order = [i for rows in alike.values() for i in rows]
+        return take(concatenate(pieces), np.argsort(order).tolist())
+
     def forward(self, prepared: Sequence[Tokens]) -> Features:
-        """Embed a batch of what :meth:`prepare` gave."""
+        """Embed texts of one length."""
         ids, masks = stack([text.ids for text in prepared]), stack([t.mask for t in prepared])
         features: dict[str, np.ndarray] = self.network(ids, masks)
         cut = np.array([text.truncated for text in prepared], dtype=np.float32)

@@ -64,7 +64,7 @@ class DetectorSpec(ExtractorSpec):
 class FunctionDetector(Extractor):
     """Calls the detector on batches and keeps what the record format keeps."""
 
-    fixed_batch = False  # images keep their sizes, so a fixed batch fixes no shape
+    fill = 1  # images keep their sizes, so copies would fix no shape
 
     spec: DetectorSpec
 

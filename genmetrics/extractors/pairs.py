@@ -82,7 +82,7 @@ class StructuralSimilaritySpec(PairSpec):
 class PairExtractor(Extractor):
     """Scores each pair in :meth:`prepare`; :meth:`forward` only stacks the scores."""
 
-    fixed_batch = False
+    fill = 1
 
     spec: PairSpec
 

@@ -151,7 +151,7 @@ class RecordedDetectionsSpec(ExtractorSpec):
 class RecordedDetections(Extractor):
     """Looks detections up by sample id."""
 
-    fixed_batch = False
+    fill = 1
 
     spec: RecordedDetectionsSpec
 

@@ -53,6 +53,16 @@ def test_every_forward_has_the_fixed_batch_shape_and_surplus_rows_are_dropped():
     assert len(features["r"]) == 7
 
 
+@pytest.mark.parametrize(
+    ("fill", "shapes"), [(None, [8, 8]), (1, [8, 3]), (4, [8, 4]), (16, [8, 8])]
+)
+def test_a_short_batch_is_filled_up_to_what_the_extractor_says(fill, shapes):
+    extractor = toy()
+    extractor.fill = fill
+    assert extractor.extract(list(range(11)), 8)["s"].tolist() == list(range(11))
+    assert extractor.shapes == shapes
+
+
 def test_take_selects_rows_of_every_kind():
     features = take(toy().extract(list(range(4)), 4), [2, 0])
     assert features["v"][:, 0].tolist() == [3.0, 1.0]

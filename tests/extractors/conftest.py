@@ -88,9 +88,13 @@ def open_clip_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small CLIP in the layout of transformers, stored in half precision."""
+    return write_clip(tmp_path_factory.mktemp("transformers") / "clip", context=16)
+
+
+def write_clip(folder: Path, *, context: int) -> Path:
+    """Write a small CLIP whose texts have at most ``context`` tokens."""
     from transformers import CLIPConfig, CLIPModel
 
-    folder = tmp_path_factory.mktemp("transformers") / "clip"
     tokens = tokenizer_files(folder)
     config = CLIPConfig(
         projection_dim=24,
@@ -107,7 +111,7 @@ def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "intermediate_size": 64,
             "num_hidden_layers": 2,
             "num_attention_heads": 2,
-            "max_position_embeddings": 16,
+            "max_position_embeddings": context,
             "vocab_size": len(tokens),
             "bos_token_id": tokens["<|startoftext|>"],
             "eos_token_id": tokens["<|endoftext|>"],

@@ -19,7 +19,7 @@ from genmetrics.core.errors import FeatureError, UsageError, WeightsError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.sample import Item
 from genmetrics.extractors.clip import ClipImageSpec, ClipTextSpec
-from tests.extractors.conftest import OPEN_CLIP
+from tests.extractors.conftest import OPEN_CLIP, write_clip
 from tests.extractors.helpers import run
 
 PROMPTS = ["a red cube", "two dogs, one cat and a very long rest of the sentence " * 3, "x"]
@@ -199,6 +199,34 @@ def test_transformers_called_directly(clip_folder: Path, items: list[Item]) -> N
     mine = run(text_spec.build("cpu"), TEXTS)
     assert np.array_equal(mine["embedding"], texts)
     assert mine["truncated"].tolist() == [0, 1, 0]
+
+
+def test_texts_are_padded_no_further_than_needed(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, CLIPModel
+
+    folder = write_clip(tmp_path / "clip", context=40)
+    extractor: Any = transformers_specs(folder)[1].build("cpu")
+    lengths = [3, 29, 13, 38, 60, 14, 1]
+    prompts = [" ".join((string.ascii_lowercase * 3)[:n]) for n in lengths]
+    texts = [Item(id=str(n), prompt=prompt) for n, prompt in zip(lengths, prompts, strict=True)]
+    # of 16 tokens or 40, one pad at least where there is room: 14 letters with both ends are 16
+    padded = [len(extractor.prepare(text).ids) for text in texts]
+    assert padded == [16, 32, 16, 40, 40, 32, 16]
+
+    def embed(texts: list[Item]) -> Any:
+        return extractor.extract([extractor.prepare(text) for text in texts], 8)
+
+    mine = embed(texts)
+    tokens = AutoTokenizer.from_pretrained(folder)(
+        prompts, padding="max_length", max_length=40, truncation=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        whole = CLIPModel.from_pretrained(folder).float().eval().get_text_features(**tokens)
+    np.testing.assert_allclose(mine["embedding"], whole.pooler_output, rtol=1e-5, atol=1e-6)
+    assert mine["truncated"].tolist() == [0, 0, 0, 0, 1, 0, 0]
+    for i, text in enumerate(texts):  # companions and order move no bit
+        assert np.array_equal(embed([text])["embedding"][0], mine["embedding"][i])
+    assert np.array_equal(embed(texts[::-1])["embedding"][::-1], mine["embedding"])
 
 
 def test_published_preprocessing_is_read(clip_folder: Path, tmp_path: Path) -> None:
