@@ -55,6 +55,8 @@ class Frozen(nn.Module):
         sliced = self.device.type == "cpu" and not compiled
         self.slice: int | None = getattr(network, "cpu_slice", CPU_SLICE) if sliced else None
         """Images a thread takes at a time; None where the batch is run as it comes."""
+        if sliced:
+            _leave_points_to_onednn(network)
         self.training = False
 
     def train(self, mode: bool = True) -> Self:
@@ -89,6 +91,19 @@ class Frozen(nn.Module):
     def _place(self, value: Tensor) -> Tensor:
         dtype = _DTYPES[self.precision] if value.is_floating_point() else value.dtype
         return value.to(device=self.device, dtype=dtype)
+
+
+def _leave_points_to_onednn(network: nn.Module) -> None:
+    """Let oneDNN do the 1 x 1 convolutions too: 3 % less time for Inception and EfficientNet.
+
+    In one thread and with fewer than 16 images torch gives them to an older kernel, except where
+    they are dilated. Dilation moves nothing in a kernel of a single point.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1):
+            module.dilation = (2, 2)
 
 
 _POOLS: dict[int, ThreadPoolExecutor] = {}

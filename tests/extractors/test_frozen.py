@@ -136,6 +136,26 @@ def test_loose_settings_do_not_move_features(fast_and_loose: None) -> None:
     assert np.abs(out - exact).max() < 1e-5
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+def test_point_convolutions_are_onednns_and_give_the_same() -> None:
+    class Points(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 5, 1))
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"out": self.layers(x)}
+
+    network, x = Points(), torch.rand(3, 3, 9, 9)
+    expected = network(x)["out"].detach()
+    with torch.profiler.profile() as profile:
+        out = Frozen(network, "cpu", "fp32")(x)["out"]
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    names = {event.name for event in profile.events()}
+    assert "aten::mkldnn_convolution" in names
+    assert not [name for name in names if "slow_conv" in name]
+
+
 def test_float16_on_a_cpu_falls_back_with_a_warning() -> None:
     """Checkpoints in half precision failed on CPUs, or changed dtype between machines."""
     with pytest.warns(UserWarning, match="fp16 is not available on cpu; computing in fp32"):
