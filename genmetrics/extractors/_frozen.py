@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Lock
@@ -63,8 +63,8 @@ class Frozen(nn.Module):
         """Do nothing: batch norm and dropout must never see a training mode."""
         return self
 
-    def forward(self, *inputs: Tensor) -> dict[str, np.ndarray]:
-        """Run the network."""
+    def forward(self, *inputs: Tensor | Sequence[Tensor]) -> dict[str, np.ndarray]:
+        """Run the network; an input is a batch, or its rows, which may lie on different devices."""
         self.network.eval()  # `parent.apply(...)` reaches the network past `train` above
         with numerics(self.device.type, self.precision):
             pieces = self._pieces(inputs)
@@ -73,7 +73,7 @@ class Frozen(nn.Module):
                 for name in pieces[0]
             }
 
-    def _pieces(self, inputs: tuple[Tensor, ...]) -> list[dict[str, Tensor]]:
+    def _pieces(self, inputs: tuple[Tensor | Sequence[Tensor], ...]) -> list[dict[str, Tensor]]:
         step = self.slice
         if step is None:
             return [self._run(*inputs)]
@@ -84,13 +84,20 @@ class Frozen(nn.Module):
             return [self._run(*piece) for piece in slices]
         return list(_pool(count).map(lambda piece: self._run(*piece), slices))
 
-    def _run(self, *inputs: Tensor) -> dict[str, Tensor]:
+    def _run(self, *inputs: Tensor | Sequence[Tensor]) -> dict[str, Tensor]:
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             return self._call(*(self._place(value) for value in inputs))
 
-    def _place(self, value: Tensor) -> Tensor:
+    def _place(self, rows: Tensor | Sequence[Tensor]) -> Tensor:
+        value = rows if isinstance(rows, Tensor) else _stack(rows)
         dtype = _DTYPES[self.precision] if value.is_floating_point() else value.dtype
         return value.to(device=self.device, dtype=dtype)
+
+
+def _stack(rows: Sequence[Tensor]) -> Tensor:
+    if len({row.device for row in rows}) > 1:
+        rows = [row.cpu() for row in rows]
+    return torch.stack(list(rows))
 
 
 def _leave_points_to_onednn(network: nn.Module) -> None:
@@ -99,7 +106,7 @@ def _leave_points_to_onednn(network: nn.Module) -> None:
     In one thread and with fewer than 16 images torch gives them to an older kernel, except where
     they are dilated. Dilation moves nothing in a kernel of a single point.
     """
-    if not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     for module in network.modules():
         if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1):
@@ -182,17 +189,38 @@ def building() -> Iterator[None]:
             torch.set_default_dtype(dtype)
 
 
-def fold_batch_norm(
-    kernel: Tensor, *, gain: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, epsilon: float
-) -> tuple[nn.Parameter, nn.Parameter]:
-    """Return weight and bias of a convolution that does what it and its batch norm did.
+BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
+
+def load_folded(
+    conv: nn.Conv2d, state: Mapping[str, Tensor], kernel: str, norm: str, *, epsilon: float,
+    where: str,
+) -> None:  # fmt: skip
+    """Give ``conv`` the numbers that do what a convolution and the batch norm behind it did.
+
+    They are in ``state`` under ``{kernel}.weight`` and ``{norm}.weight``, ``.bias`` and so on.
     Computed in float64; the weight is channels-last, the layout in which CPUs and GPUs are fastest.
+
+    Raises:
+        WeightsError: Shapes that do not fit.
     """
+    weight = state[f"{kernel}.weight"]
+    gain, bias, mean, variance = (state[f"{norm}.{part}"] for part in BATCH_NORM)
+    _require_shape(weight, conv.weight.shape, f"{where}: {kernel}.weight")
+    for part, value in zip(BATCH_NORM, (gain, bias, mean, variance), strict=True):
+        _require_shape(value, conv.weight.shape[:1], f"{where}: {norm}.{part}")
     factor = gain.double() / torch.sqrt(variance.double() + epsilon)
-    weight = (kernel.double() * factor[:, None, None, None]).float()
-    weight = weight.contiguous(memory_format=torch.channels_last)
-    return nn.Parameter(weight), nn.Parameter((bias.double() - mean.double() * factor).float())
+    folded = (weight.double() * factor[:, None, None, None]).float()
+    conv.weight = nn.Parameter(folded.contiguous(memory_format=torch.channels_last))
+    conv.bias = nn.Parameter((bias.double() - mean.double() * factor).float())
+
+
+def _require_shape(found: Tensor, expected: torch.Size, what: str) -> None:
+    if found.shape != expected:
+        raise WeightsError(
+            f"{what} has shape {tuple(found.shape)}, expected {tuple(expected)}; this is another"
+            " network's file"
+        )
 
 
 def load_strictly(network: nn.Module, state: Mapping[str, Tensor], where: str) -> None:
@@ -204,11 +232,7 @@ def load_strictly(network: nn.Module, state: Mapping[str, Tensor], where: str) -
     own = network.state_dict()
     require_keys(own.keys(), state.keys(), where)
     for name, value in own.items():
-        if value.shape != state[name].shape:
-            raise WeightsError(
-                f"{where}: {name} has shape {tuple(state[name].shape)}, expected"
-                f" {tuple(value.shape)}; this is another network's file"
-            )
+        _require_shape(state[name], value.shape, f"{where}: {name}")
     network.load_state_dict(dict(state), assign=True)
 
 

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from genmetrics.core.errors import WeightsError
-from genmetrics.extractors._frozen import fold_batch_norm, require_keys
+from genmetrics.extractors._frozen import BATCH_NORM, load_folded, require_keys
 
 _EPSILON = 1e-3
 _CLASSES = 1008
-_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 Kernel = int | tuple[int, int]
 
@@ -43,21 +42,13 @@ class Conv(nn.Module):
 
     def load(self, state: Mapping[str, Tensor], where: str) -> None:
         """Take weights from a state dict, with batch norm folded in."""
-        kernel = state[f"{self.name}.conv.weight"]
-        if kernel.shape != self.conv.weight.shape:
-            raise WeightsError(
-                f"{where}: {self.name}.conv.weight has shape {tuple(kernel.shape)}, expected"
-                f" {tuple(self.conv.weight.shape)}; this is another network's file"
-            )
-        gain, bias, mean, variance = (state[f"{self.name}.bn.{part}"] for part in _BATCH_NORM)
-        self.conv.weight, self.conv.bias = fold_batch_norm(
-            kernel, gain=gain, bias=bias, mean=mean, variance=variance, epsilon=_EPSILON
-        )
+        names = f"{self.name}.conv", f"{self.name}.bn"
+        load_folded(self.conv, state, *names, epsilon=_EPSILON, where=where)
 
     @property
     def keys(self) -> list[str]:
         """What the convolution reads of a state dict."""
-        return [f"{self.name}.conv.weight", *(f"{self.name}.bn.{part}" for part in _BATCH_NORM)]
+        return [f"{self.name}.conv.weight", *(f"{self.name}.bn.{part}" for part in BATCH_NORM)]
 
 
 class Branches(nn.Module):

@@ -236,14 +236,5 @@ class ImageExtractor(Extractor):
 
     def forward(self, prepared: Sequence[Any]) -> Features:
         """Run the network on a batch of what :meth:`prepare` gave."""
-        features: Features = self.network(stack(prepared))
+        features: Features = self.network(prepared)
         return features
-
-
-def stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Stack tensors that may lie on different devices."""
-    import torch
-
-    if len({tensor.device for tensor in tensors}) > 1:
-        tensors = [tensor.cpu() for tensor in tensors]
-    return torch.stack(list(tensors))

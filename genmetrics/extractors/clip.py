@@ -21,7 +21,6 @@ from genmetrics.extractors._model import (
     Precision,
     Weights,
     require_source,
-    stack,
 )
 
 if TYPE_CHECKING:
@@ -251,7 +250,7 @@ class ClipTextExtractor(Extractor):
 
     def forward(self, prepared: Sequence[Tokens]) -> Features:
         """Embed texts of one length."""
-        ids, masks = stack([text.ids for text in prepared]), stack([t.mask for t in prepared])
+        ids, masks = [text.ids for text in prepared], [text.mask for text in prepared]
         features: dict[str, np.ndarray] = self.network(ids, masks)
         cut = np.array([text.truncated for text in prepared], dtype=np.float32)
         return {**features, "truncated": cut}

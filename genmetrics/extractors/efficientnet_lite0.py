@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
-from genmetrics.core.errors import MissingExtraError
 from genmetrics.core.extractor import Extractor, OutputKind
 from genmetrics.core.protocol import LOCAL
 from genmetrics.extractors._model import (
@@ -16,9 +15,6 @@ from genmetrics.extractors._model import (
     Weights,
     override_for,
 )
-
-if TYPE_CHECKING:
-    from torch import nn
 
 WEIGHTS = "efficientnet-lite0"
 
@@ -59,23 +55,14 @@ class EfficientNetLite0Spec(ImageSpec):
         )
 
     def check(self) -> None:
-        """Raise if timm or the weights are missing, or the weights are damaged."""
-        from importlib.util import find_spec
-
+        """Raise if the weights are missing or damaged."""
         from genmetrics.weights import require
 
-        if find_spec("timm") is None:
-            raise MissingExtraError("EfficientNet-Lite0", "timm")
         require(self.weights, self.path)
 
     def _build(self, device: str) -> Extractor:
-        from genmetrics.extractors._lite0_network import PooledFeatures
+        from genmetrics.extractors._lite0_network import Lite0Network
+        from genmetrics.weights import load_state_dict, require
 
-        return ImageExtractor(self, device, PooledFeatures(self.load()))
-
-    def load(self) -> nn.Module:
-        """Return the network with its classifier (1000 ImageNet classes), in evaluation mode."""
-        from genmetrics.extractors._lite0_network import load_lite0
-        from genmetrics.weights import require
-
-        return load_lite0(require(self.weights, self.path))
+        path = require(self.weights, self.path)
+        return ImageExtractor(self, device, Lite0Network(load_state_dict(path), str(path)))

@@ -11,7 +11,14 @@ from PIL import Image
 from genmetrics.core.errors import WeightsError
 from genmetrics.core.sample import Item
 from genmetrics.extractors.efficientnet_lite0 import EfficientNetLite0Spec
+from genmetrics.weights import load_state_dict, require
 from tests.extractors.helpers import relative, run
+
+
+def packaged() -> dict[str, torch.Tensor]:
+    state = load_state_dict(require("efficientnet-lite0"))
+    return {name: tensor.contiguous() for name, tensor in state.items()}
+
 
 CATS = {281, 282, 285}  # ImageNet: tabby, tiger cat, Egyptian cat
 ESPRESSO = {967}
@@ -23,10 +30,9 @@ def test_it_recognises_the_sample_photos(photo: str, classes: set[int]) -> None:
 
     pixels = getattr(skimage.data, photo)()
     item = Item(id=photo, image=torch.from_numpy(pixels).permute(2, 0, 1))
-    spec = EfficientNetLite0Spec.create()
-    x = spec.build("cpu").prepare(item)[None]
-    with torch.no_grad():
-        scores = spec.load()(x)[0].softmax(0)
+    pooled = torch.from_numpy(run(EfficientNetLite0Spec.create().build("cpu"), [item])["pooled"])
+    weight, bias = list(packaged().values())[-2:]
+    scores = (pooled @ weight.T + bias)[0].softmax(0)
     assert int(scores.argmax()) in classes
     assert scores.max() > 0.3
 
@@ -35,9 +41,10 @@ def test_timm_called_directly(items: list[Item]) -> None:
     import timm
     from timm.data import create_transform, resolve_data_config
 
-    spec = EfficientNetLite0Spec.create()
-    network = timm.create_model("tf_efficientnet_lite0", num_classes=0).eval()
-    network.load_state_dict(spec.load().state_dict(), strict=False)
+    network = timm.create_model("tf_efficientnet_lite0").eval()
+    # the packaged file has timm's tensors in timm's order, under other names
+    network.load_state_dict(dict(zip(network.state_dict(), packaged().values(), strict=True)))
+    network.reset_classifier(0)
     transform = create_transform(**resolve_data_config(network.default_cfg))
     pictures = [
         Image.fromarray(item.image.permute(1, 2, 0).contiguous().numpy())
@@ -46,9 +53,23 @@ def test_timm_called_directly(items: list[Item]) -> None:
     ]
     with torch.no_grad():
         expected = network(torch.stack([transform(picture) for picture in pictures]))
-    mine = run(spec.build("cpu"), items)["pooled"]
+    mine = run(EfficientNetLite0Spec.create().build("cpu"), items)["pooled"]
     assert mine.shape == (len(items), 1280)
     assert relative(mine, expected) < 1e-5
+
+
+def test_files_with_timms_names_load_whatever_their_order(tmp_path: Path) -> None:
+    import timm
+    from safetensors.torch import save_file
+
+    names = timm.create_model("tf_efficientnet_lite0").state_dict()
+    save_file(dict(zip(names, packaged().values(), strict=True)), tmp_path / "timm.safetensors")
+    item = Item(id="x", image=torch.arange(3 * 64 * 48).remainder(251).byte().view(3, 64, 48))
+    ours, timms = (
+        run(EfficientNetLite0Spec.create(weights=weights).build("cpu"), [item])["pooled"]
+        for weights in (None, tmp_path / "timm.safetensors")
+    )
+    assert (ours == timms).all()
 
 
 def test_identity() -> None:
