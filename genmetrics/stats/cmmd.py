@@ -261,7 +261,7 @@ def _series(
 def _orders(moments: Moments) -> tuple[Tensor, Tensor]:
     """Mean and second moment."""
     n, mean, scatter = moments.total()
-    return mean, torch.addr(scatter / n, mean, mean)
+    return mean, scatter.div_(n).addr_(mean, mean)
 
 
 def _low_orders(mean: Tensor, second: Tensor, s: float) -> float:

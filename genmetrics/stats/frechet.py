@@ -248,7 +248,7 @@ def _gaussian_of_moments(moments: Moments, side: str) -> _Gaussian:
     if few is not None:
         return _gaussian_of_few(few)
     n, mean, scatter = moments.total()
-    cov = scatter / (n - 1)
+    cov = scatter.div_(n - 1)
     rank = min(n - 1, moments.dim)
     return _Gaussian(mean, float(cov.trace()), _factor(cov, rank, side), rank)
 

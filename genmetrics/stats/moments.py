@@ -18,7 +18,6 @@ from genmetrics.stats.arrays import (
     as_rows,
     block_rows,
     float64_device,
-    gram,
     mirror_,
     require_same_dim,
 )
@@ -47,8 +46,8 @@ class Moments:
 
     Rows are folded in blocks of a fixed size by their position in the stream, each centred on its
     own mean, so the result does not depend on how the stream is cut into updates, to the last
-    bit, and an offset of the features costs no digits. Memory is three ``(dim, dim)`` matrices
-    and a block.
+    bit, and an offset of the features costs no digits. Memory is a ``(dim, dim)`` matrix and a
+    block, and a second matrix while the total is read.
 
     Args:
         dim: Feature dimension.
@@ -126,9 +125,7 @@ class Moments:
             return self
         total = other.total()
         moved = Sums(total.n, total.mean.to(self.device), total.scatter.to(self.device))
-        joined = combine(self._folded, moved)
-        # Cloned, because rows are folded into the scatter in place.
-        self._folded = joined._replace(scatter=joined.scatter.clone())
+        self._folded = combine(self._folded, moved)
         return self
 
     @property
@@ -154,12 +151,12 @@ class Moments:
         return _numpy(total.scatter / (total.n - 1))
 
     def total(self) -> Sums:
-        """Return count, mean and scatter of all rows as tensors that must not be written to."""
-        n, mean, scatter = self._folded
-        folded = Sums(n, mean, mirror_(scatter.clone()))
-        if not self._pending:
-            return folded
-        return combine(folded, _sums(torch.cat(self._pending)))
+        """Return count, mean and scatter of all rows; the scatter is the caller's own."""
+        total = self._folded._replace(scatter=self._folded.scatter.clone())
+        if self._pending:
+            total = _fold(total, torch.cat(self._pending))
+        mirror_(total.scatter)
+        return total
 
     def few_rows(self) -> Tensor | None:
         """Return the rows themselves while all are still queued and at most ``dim``, else None.
@@ -199,7 +196,7 @@ class Moments:
         """Queue rows, and fold them as soon as a whole block is there."""
         room = self._block - self._queued
         if self._queued == 0 and len(block) == room:
-            self._fold(block)
+            self._folded = _fold(self._folded, block)
             return
         # Copied, because the caller may overwrite the rows before they are folded.
         self._pending.append(block[:room].clone())
@@ -207,24 +204,19 @@ class Moments:
         if self._queued == self._block:
             rows = torch.cat(self._pending)
             self._pending, self._queued = [], 0
-            self._fold(rows)
+            self._folded = _fold(self._folded, rows)
             if len(block) > room:
                 self._append(block[room:])
 
-    def _fold(self, rows: Tensor) -> None:
-        """Do ``combine(self._folded, _sums(rows))`` without further matrices."""
-        n, mean, scatter = self._folded
-        rows_mean = rows.mean(dim=0)
-        centred, step = rows - rows_mean, rows_mean - mean
-        add_gram(scatter, centred)
-        scatter.addr_(step, step, alpha=n * len(rows) / (n + len(rows)))
-        self._folded = Sums(n + len(rows), mean + step * (len(rows) / (n + len(rows))), scatter)
 
-
-def _sums(rows: Tensor) -> Sums:
-    mean = rows.mean(dim=0)
-    centred = rows - mean
-    return Sums(len(rows), mean, gram(centred))
+def _fold(sums: Sums, rows: Tensor) -> Sums:
+    """Add rows, as :func:`combine` does, into the scatter that is there: its upper half."""
+    n, mean, scatter = sums
+    rows_mean = rows.mean(dim=0)
+    centred, step = rows - rows_mean, rows_mean - mean
+    add_gram(scatter, centred)
+    scatter.addr_(step, step, alpha=n * len(rows) / (n + len(rows)))
+    return Sums(n + len(rows), mean + step * (len(rows) / (n + len(rows))), scatter)
 
 
 def _numpy(x: Tensor) -> np.ndarray:
