@@ -89,12 +89,9 @@ def floor(weights: str) -> dict[str, Any]:
     its multiplications and additions over its time. All float32, channels last.
     """
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
     network, batch = _inception(weights), _ready(299)
-    with FlopCounterMode(display=False) as counter:
-        shapes = _convolutions(network, batch)
-    flops = counter.get_total_flops()
+    shapes, flops = _convolutions(network, batch)
     seconds = _fastest(lambda: network(batch))
     layers = sum(count * _conv_seconds(shape) for shape, count in shapes.items())
     large = ConvShape((BATCH, 256, 64, 64), (256, 256, 3, 3), (1, 1), (1, 1))
@@ -119,22 +116,28 @@ class ConvShape(NamedTuple):
     padding: Any
 
 
-def _convolutions(network: Bare, batch: Tensor) -> Counter[ConvShape]:
-    """Every convolution that a batch goes through."""
+def _convolutions(network: Bare, batch: Tensor) -> tuple[Counter[ConvShape], float]:
+    """Every convolution that a batch goes through, and the operations of the whole network.
+
+    The batch goes through in one piece, for what counts operations sees its own thread only.
+    """
+    import torch
     from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
 
     seen: Counter[ConvShape] = Counter()
+    whole: Any = network.network.network  # type: ignore[attr-defined]
 
     def note(module: Any, inputs: tuple[Tensor, ...], _: Tensor) -> None:
         kernel = tuple(module.weight.shape)
         seen[ConvShape(tuple(inputs[0].shape), kernel, module.stride, module.padding)] += 1
 
-    modules = network.network.modules()  # type: ignore[attr-defined]
-    hooks = [m.register_forward_hook(note) for m in modules if isinstance(m, nn.Conv2d)]
-    network(batch)
+    hooks = [m.register_forward_hook(note) for m in whole.modules() if isinstance(m, nn.Conv2d)]
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        whole(batch)
     for hook in hooks:
         hook.remove()
-    return seen
+    return seen, counter.get_total_flops()
 
 
 def _conv_seconds(shape: ConvShape) -> float:

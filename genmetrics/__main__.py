@@ -2,6 +2,6 @@
 
 import sys
 
-from genmetrics.cli.main import main
+from genmetrics.cli.main import command
 
-sys.exit(main())
+sys.exit(command())

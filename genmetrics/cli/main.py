@@ -84,6 +84,15 @@ def _root(
     del version
 
 
+def command() -> int:
+    """Run the command line in a process that ends with it."""
+    code = main()
+    # The last garbage collection would go through all that torch has loaded, 0.3 s, for memory that
+    # is given back anyway.
+    gc.freeze()
+    return code
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -97,10 +106,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(argv)
     finally:
         release_stderr()
-        if argv is None:
-            # The process ends here. Its last garbage collection would go through all that torch
-            # has loaded, 0.3 s, for memory that is given back anyway.
-            gc.freeze()
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -179,4 +184,4 @@ def _closest(wrong: str, known: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

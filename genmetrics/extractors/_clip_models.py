@@ -141,7 +141,10 @@ class ImageTower(nn.Module):
 
 
 class TextTower(nn.Module):
-    """Token ids and mask ``(n, context)`` to ``"embedding"`` ``(n, d)``, not normalised."""
+    """Token ids and mask ``(n, length)`` to ``"embedding"`` ``(n, d)``, not normalised.
+
+    The length is at most the context.
+    """
 
     def __init__(self, clip: LoadedClip) -> None:
         super().__init__()

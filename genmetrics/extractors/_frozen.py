@@ -56,7 +56,7 @@ class Frozen(nn.Module):
         self.slice: int | None = getattr(network, "cpu_slice", CPU_SLICE) if sliced else None
         """Images a thread takes at a time; None where the batch is run as it comes."""
         if sliced:
-            _leave_points_to_onednn(network)
+            _give_1x1_to_onednn(network)
         self.training = False
 
     def train(self, mode: bool = True) -> Self:
@@ -100,16 +100,21 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(rows))
 
 
-def _leave_points_to_onednn(network: nn.Module) -> None:
-    """Let oneDNN do the 1 x 1 convolutions too: 3 % less time for Inception and EfficientNet.
+def _give_1x1_to_onednn(network: nn.Module) -> None:
+    """Let oneDNN do the 1 x 1 convolutions too, which is faster: see docs/decisions.md.
 
     In one thread and with fewer than 16 images torch gives them to an older kernel, except where
     they are dilated. Dilation moves nothing in a kernel of a single point.
     """
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    onednn = torch.backends.mkldnn
+    if not (onednn.is_available() and onednn.enabled):  # type: ignore[no-untyped-call]
         return
     for module in network.modules():
-        if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1):
+        if (
+            isinstance(module, nn.Conv2d)
+            and module.kernel_size == (1, 1)
+            and module.weight.dtype == torch.float32
+        ):
             module.dilation = (2, 2)
 
 
@@ -190,25 +195,27 @@ def building() -> Iterator[None]:
 
 
 BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+"""What a batch norm holds that moves its output, under torch's names."""
 
 
 def load_folded(
-    conv: nn.Conv2d, state: Mapping[str, Tensor], kernel: str, norm: str, *, epsilon: float,
-    where: str,
+    conv: nn.Conv2d, state: Mapping[str, Tensor], conv_name: str, norm_name: str, *,
+    epsilon: float, where: str,
 ) -> None:  # fmt: skip
-    """Give ``conv`` the numbers that do what a convolution and the batch norm behind it did.
+    """Give ``conv`` the weights of a convolution with the batch norm behind it folded in.
 
-    They are in ``state`` under ``{kernel}.weight`` and ``{norm}.weight``, ``.bias`` and so on.
+    They are in ``state`` as ``{conv_name}.weight``, ``{norm_name}.weight``, ``{norm_name}.bias``...
     Computed in float64; the weight is channels-last, the layout in which CPUs and GPUs are fastest.
 
     Raises:
         WeightsError: Shapes that do not fit.
     """
-    weight = state[f"{kernel}.weight"]
-    gain, bias, mean, variance = (state[f"{norm}.{part}"] for part in BATCH_NORM)
-    _require_shape(weight, conv.weight.shape, f"{where}: {kernel}.weight")
-    for part, value in zip(BATCH_NORM, (gain, bias, mean, variance), strict=True):
-        _require_shape(value, conv.weight.shape[:1], f"{where}: {norm}.{part}")
+    weight = state[f"{conv_name}.weight"]
+    _require_shape(weight, conv.weight.shape, f"{where}: {conv_name}.weight")
+    norm = {part: state[f"{norm_name}.{part}"] for part in BATCH_NORM}
+    for part, value in norm.items():
+        _require_shape(value, conv.weight.shape[:1], f"{where}: {norm_name}.{part}")
+    gain, bias, mean, variance = norm.values()
     factor = gain.double() / torch.sqrt(variance.double() + epsilon)
     folded = (weight.double() * factor[:, None, None, None]).float()
     conv.weight = nn.Parameter(folded.contiguous(memory_format=torch.channels_last))

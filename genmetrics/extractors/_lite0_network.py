@@ -44,26 +44,27 @@ _EXPANSION = 6  # of every stage but the first
 class Conv(nn.Module):
     """Convolution with its batch norm folded in, then ReLU6 unless it ends a block.
 
-    Inputs of even size are padded as TensorFlow's SAME: at stride 2, one more behind than before.
+    Padding is TensorFlow's SAME for inputs of even size: at stride 2, one row and column more below
+    and on the right.
     """
 
     def __init__(
         self, name: str, norm: str, inputs: int, outputs: int, kernel: int = 1, *, stride: int = 1,
-        deep: bool = False, end: bool = False,
+        depthwise: bool = False, linear: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.name, self.norm, self.end = name, norm, end
+        self.name, self.norm, self.linear = name, norm, linear
         before, behind = (kernel - stride) // 2, (kernel - stride + 1) // 2
         even = before == behind
         self.margins = None if even else (before, behind, before, behind)
         self.conv = nn.Conv2d(
             inputs, outputs, kernel, stride, before if even else 0,
-            groups=inputs if deep else 1, device="meta",
+            groups=inputs if depthwise else 1, device="meta",
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x if self.margins is None else pad(x, self.margins))
-        return x if self.end else hardtanh(x, 0, 6, inplace=True)
+        return x if self.linear else hardtanh(x, 0, 6, inplace=True)
 
 
 class Residual(nn.Module):
@@ -81,15 +82,17 @@ class Residual(nn.Module):
 def _block(at: str, inputs: int, kernel: int, stride: int, outputs: int) -> nn.Module:
     if at == "blocks.0.0":
         return nn.Sequential(
-            Conv(f"{at}.conv_dw", f"{at}.bn1", inputs, inputs, kernel, stride=stride, deep=True),
-            Conv(f"{at}.conv_pw", f"{at}.bn2", inputs, outputs, end=True),
+            Conv(
+                f"{at}.conv_dw", f"{at}.bn1", inputs, inputs, kernel, stride=stride, depthwise=True
+            ),
+            Conv(f"{at}.conv_pw", f"{at}.bn2", inputs, outputs, linear=True),
         )
     wide = inputs * _EXPANSION
     kind = Residual if stride == 1 and inputs == outputs else nn.Sequential
     return kind(
         Conv(f"{at}.conv_pw", f"{at}.bn1", inputs, wide),
-        Conv(f"{at}.conv_dw", f"{at}.bn2", wide, wide, kernel, stride=stride, deep=True),
-        Conv(f"{at}.conv_pwl", f"{at}.bn3", wide, outputs, end=True),
+        Conv(f"{at}.conv_dw", f"{at}.bn2", wide, wide, kernel, stride=stride, depthwise=True),
+        Conv(f"{at}.conv_pwl", f"{at}.bn3", wide, outputs, linear=True),
     )
 
 
@@ -112,7 +115,7 @@ class Lite0Network(nn.Module):
         where: What errors call it.
 
     Raises:
-        WeightsError: Another number of tensors, or other shapes.
+        WeightsError: Another number of tensors, or other shapes of those that are used.
     """
 
     cpu_slice = 2

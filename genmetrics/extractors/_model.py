@@ -133,7 +133,7 @@ class ModelSpec(ExtractorSpec):
     """Whether ``torch.compile`` made the network, which moves last digits."""
 
     version: int = 1
-    """Raised whenever the same choices would give other features than before."""
+    """Raised whenever the same choices would give other features than before, last digits aside."""
 
     def build(self, device: str) -> Extractor:
         """Load the network onto ``device``, or share the one of this process that is still in use.

@@ -72,7 +72,8 @@ class ClipSpec(ModelSpec):
 class ClipImageSpec(ClipSpec, ImageSpec):
     """CLIP image embeddings: projected, not normalised.
 
-    On the same pixels they equal the library's own call to the last bit.
+    On the same pixels a vision transformer's equal the library's own call to the last bit. A
+    ResNet's 1 x 1 convolutions may go to another kernel on a CPU.
     """
 
     outputs: ClassVar[Mapping[str, OutputKind]] = {"embedding": "vector"}
@@ -186,8 +187,8 @@ class ClipTextSpec(ClipSpec):
         return ClipTextExtractor(self, device, TextTower(clip), tokenizer)
 
 
-_STEP = 16
-"""Padded lengths of texts are multiples of this."""
+_PAD_STEP = 16
+"""Texts are padded to a multiple of this, or to the whole context."""
 
 
 class Tokens(NamedTuple):
@@ -201,10 +202,11 @@ class Tokens(NamedTuple):
 class ClipTextExtractor(Extractor):
     """A frozen text tower.
 
-    It looks back only, so padding behind the end token changes nothing. On a CPU, where it would
-    take most of the time, texts are padded to the next of a few lengths and those of one length are
-    run together: a text's features do not depend on those beside it. open_clip's towers take
-    nothing but the whole context, which a GPU always gets.
+    It looks back only, so padding behind the end token changes nothing. On a CPU, where padding
+    would take most of the time, texts are padded to the next of a few lengths and those of one
+    length are run together: a text's features do not depend on those beside it where the batch size
+    is a multiple of the slice. open_clip's towers need the whole context; a GPU and a compiled
+    network always get it.
     """
 
     def __init__(self, spec: ClipTextSpec, device: str, network: Any, tokenizer: Tokenizer) -> None:
@@ -216,7 +218,8 @@ class ClipTextExtractor(Extractor):
         self.fill = self.network.slice
         self._tokenizer, self._length, self._prefix = tokenizer, spec.context_length, spec.prefix
         short = spec.library == "transformers" and self.network.slice is not None
-        self._lengths = [*(range(_STEP, self._length, _STEP) if short else ()), self._length]
+        steps = range(_PAD_STEP, self._length, _PAD_STEP) if short else ()
+        self._lengths = [*steps, self._length]
 
     def prepare(self, item: Item) -> Tokens:
         """Tokenise prefix and prompt, cut to the context and padded."""
@@ -229,7 +232,7 @@ class ClipTextExtractor(Extractor):
         if truncated:
             ids = [*ids[: self._length - 1], ids[-1]]
         # One pad at least, as in the whole context: some configurations read the embedding there.
-        length = next((some for some in self._lengths if some > len(ids)), self._length)
+        length = next((each for each in self._lengths if each > len(ids)), self._length)
         padding = length - len(ids)
         row = torch.tensor(
             [ids + [self._tokenizer.pad] * padding, [1] * len(ids) + [0] * padding],
@@ -243,7 +246,7 @@ class ClipTextExtractor(Extractor):
         alike: dict[int, list[int]] = {}
         for i, text in enumerate(prepared):
             alike.setdefault(len(text.ids), []).append(i)
-        run = super().extract
+        run = super().extract  # Python 3.11 knows no bare super() inside a comprehension
         pieces = [run([prepared[i] for i in rows], batch_size) for rows in alike.values()]
         order = [i for rows in alike.values() for i in rows]
         return take(concatenate(pieces), np.argsort(order).tolist())

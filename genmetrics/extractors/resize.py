@@ -144,7 +144,7 @@ def _bicubic(picture: Image, width: int, height: int) -> Image:
 def _to_pil(image: Tensor) -> Image:
     from PIL import Image
 
-    # Pillow joins planes ten times as fast as numpy does.
+    # Decoders give planes, which Pillow joins ten times as fast as numpy does.
     return Image.merge("RGB", [Image.fromarray(plane) for plane in image.cpu().numpy()])
 
 

@@ -178,24 +178,22 @@ def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed:
 
 
 def _distances_of_few(real: _Gaussian, rows: Tensor, draws: Sequence[np.ndarray]) -> list[float]:
-    """Distance of each draw from at most d rows.
+    """Distance of the reference to each draw, where all rows are at most d.
 
     The products of all rows with the reference's factor hold those of every draw: only its own mean
     is to be taken off.
     """
     middle = rows.mean(dim=0)
     centred = rows - middle
-    lengths = centred.square().sum(dim=1)
     products = centred @ real.factor.T
 
     def distance(draw: np.ndarray) -> float:
-        size, chosen = len(draw), torch.from_numpy(draw).to(rows.device)
-        step = centred[chosen].mean(dim=0)
-        trace = (lengths[chosen].sum() - size * step.square().sum()) / (size - 1)
-        cross = products[chosen]
-        cross = (cross - cross.mean(dim=0)) / (size - 1) ** 0.5
-        nuclear = _nuclear(cross, min(real.rank, size - 1))
-        return _value(real, middle + step, float(trace), nuclear)
+        chosen = torch.from_numpy(draw).to(rows.device)
+        drawn, cross, free = centred[chosen], products[chosen], len(draw) - 1
+        step = drawn.mean(dim=0)
+        trace = float((drawn - step).square().sum()) / free
+        cross = (cross - cross.mean(dim=0)) / free**0.5
+        return _value(real, middle + step, trace, _nuclear(cross, min(real.rank, free)))
 
     return [distance(draw) for draw in draws]
 
@@ -317,7 +315,7 @@ def _eigenvalues(symmetric: Tensor) -> Tensor:
 
     Large matrices on the CPU by NumPy: torch's MKL spends 0.4 to 0.8 s on its first large problem
     in a process, more than the 0.3 s that 2048 dimensions take. Small ones by torch: NumPy's BLAS
-    has threads of its own, and for a while after each call the two keep the cores from each other.
+    has threads of its own, which wait on the cores after each call and slow torch's.
     """
     if symmetric.device.type != "cpu" or len(symmetric) <= _SMALL:
         values: Tensor = torch.linalg.eigvalsh(symmetric)

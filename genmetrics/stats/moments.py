@@ -47,7 +47,7 @@ class Moments:
     Rows are folded in blocks of a fixed size by their position in the stream, each centred on its
     own mean, so the result does not depend on how the stream is cut into updates, to the last
     bit, and an offset of the features costs no digits. Memory is a ``(dim, dim)`` matrix and a
-    block, and a second matrix while the total is read.
+    block; reading or merging takes one or two matrices more.
 
     Args:
         dim: Feature dimension.
@@ -148,7 +148,7 @@ class Moments:
         total = self.total()
         if total.n < 2:
             raise TooFewSamplesError(f"{total.n} samples; a covariance needs at least 2")
-        return _numpy(total.scatter / (total.n - 1))
+        return _numpy(total.scatter.div_(total.n - 1))
 
     def total(self) -> Sums:
         """Return count, mean and scatter of all rows; the scatter is the caller's own."""

@@ -31,7 +31,7 @@ _PART_NUMBERS = 1 << 19
 """Numbers converted at a time. Not fewer: starting threads for small pieces costs more than it
 saves on a busy machine."""
 
-_KEEP_BYTES = 1 << 26
+_KEEP_BYTES = 40 << 20
 """Converted blocks that a screen keeps instead of converting them again for every tile."""
 
 _TINY = 1e-30

@@ -18,6 +18,7 @@ from torch import nn
 from genmetrics.core.errors import FeatureError, UsageError, WeightsError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.sample import Item
+from genmetrics.extractors._clip_models import unwrap
 from genmetrics.extractors.clip import ClipImageSpec, ClipTextSpec
 from tests.extractors.conftest import OPEN_CLIP, write_clip
 from tests.extractors.helpers import run
@@ -209,7 +210,7 @@ def test_texts_are_padded_no_further_than_needed(tmp_path: Path) -> None:
     lengths = [3, 29, 13, 38, 60, 14, 1]
     prompts = [" ".join((string.ascii_lowercase * 3)[:n]) for n in lengths]
     texts = [Item(id=str(n), prompt=prompt) for n, prompt in zip(lengths, prompts, strict=True)]
-    # of 16 tokens or 40, one pad at least where there is room: 14 letters with both ends are 16
+    # 16, 32 or all 40, one pad at least where there is room: 14 letters with both ends are 16
     padded = [len(extractor.prepare(text).ids) for text in texts]
     assert padded == [16, 32, 16, 40, 40, 32, 16]
 
@@ -222,7 +223,7 @@ def test_texts_are_padded_no_further_than_needed(tmp_path: Path) -> None:
     )
     with torch.no_grad():
         whole = CLIPModel.from_pretrained(folder).float().eval().get_text_features(**tokens)
-    np.testing.assert_allclose(mine["embedding"], whole.pooler_output, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(mine["embedding"], unwrap(whole), rtol=1e-5, atol=1e-6)
     assert mine["truncated"].tolist() == [0, 0, 0, 0, 1, 0, 0]
     for i, text in enumerate(texts):  # companions and order move no bit
         assert np.array_equal(embed([text])["embedding"][0], mine["embedding"][i])
@@ -331,6 +332,11 @@ def test_cut_texts_keep_their_end_token(both: tuple[ClipImageSpec, ClipTextSpec]
     assert torch.equal(short.ids, long.ids)  # the same start, content and end
     assert short.mask.all()
     assert short.ids[-1] == extractor.prepare(Item(id="y", prompt="a")).ids[2]
+
+
+def test_open_clips_texts_have_the_whole_context(open_clip_file: Path) -> None:
+    extractor: Any = open_clip_specs(open_clip_file)[1].build("cpu")
+    assert len(extractor.prepare(Item(id="x", prompt="a")).ids) == 20
 
 
 def test_prefix(both: tuple[ClipImageSpec, ClipTextSpec], open_clip_file: Path) -> None:

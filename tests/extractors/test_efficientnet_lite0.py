@@ -86,12 +86,23 @@ def test_another_networks_file_is_refused(tmp_path: Path) -> None:
         spec.build("cpu")
 
 
-def test_batch_sizes_that_are_multiples_of_four_give_equal_bits():
-    """The network takes four images at a time, whatever the batch."""
+def test_batch_sizes_that_are_multiples_of_the_slice_give_equal_bits():
+    """The network takes two images at a time, whatever the batch; the eleventh gets a copy."""
     generator = torch.Generator().manual_seed(0)
-    prepared = list(torch.randn(10, 3, 224, 224, generator=generator))
+    prepared = list(torch.randn(11, 3, 224, 224, generator=generator))
     extractor = EfficientNetLite0Spec.create().build("cpu")
-    by_four, by_eight, by_sixteen = (
-        extractor.extract(prepared, size)["pooled"] for size in (4, 8, 16)
+    assert extractor.fill == 2
+    by_two, by_six, by_sixteen = (
+        extractor.extract(prepared, size)["pooled"] for size in (2, 6, 16)
     )
-    assert (by_four == by_eight).all() and (by_four == by_sixteen).all()
+    assert by_two.shape == (11, 1280)
+    assert (by_two == by_six).all() and (by_two == by_sixteen).all()
+
+
+def test_a_misshapen_tensor_is_named(tmp_path: Path) -> None:
+    state = packaged()
+    name = next(iter(state))
+    torch.save({**state, name: torch.zeros(32, 3, 5, 5)}, tmp_path / "w.pth")
+    spec = EfficientNetLite0Spec.create(weights=tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=r"conv_stem\.weight has shape \(32, 3, 5, 5\)"):
+        spec.build("cpu")

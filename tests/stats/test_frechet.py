@@ -221,6 +221,38 @@ def test_infinity_is_the_intercept_over_seeded_subsets():
     assert got != frechet_infinity(moments(x), y, seed=4)
 
 
+@pytest.mark.parametrize(
+    ("reference", "n", "dim"), [(400, 60, 64), (30, 60, 64), (300, 64, 64), (300, 65, 64)]
+)
+def test_infinity_of_few_is_that_of_each_draw(reference, n, dim):
+    """Up to as many rows as dimensions all draws share one product; beyond, each has its own."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((reference, dim)) + 3, rng.standard_normal((n, dim)) * 0.5 + 3
+    draw = np.random.RandomState(0)
+    sizes = np.linspace(max(n // 10, 2), n, 15).astype(np.int32)
+    values = [frechet_distance(x, y[draw.choice(n, size, replace=False)]) for size in sizes]
+    expected = np.polyfit(1 / sizes, values, 1)[1]
+    assert frechet_infinity(moments(x), y) == pytest.approx(expected, rel=1e-9)
+
+
+def test_infinity_of_equal_rows_is_their_distance():
+    constant = np.full((9, 16), 0.1)
+    assert frechet_infinity(moments(constant), constant) == pytest.approx(0, abs=1e-30)
+    assert frechet_infinity(moments(constant), constant + 0.5) == pytest.approx(16 * 0.25)
+
+
+def test_small_and_large_matrices_have_the_same_eigenvalues(monkeypatch):
+    from genmetrics.stats import frechet
+
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((50, 20)), rng.standard_normal((40, 20)) + 1
+    values = []
+    for small in (0, 512):
+        monkeypatch.setattr(frechet, "_SMALL", small)
+        values.append(frechet_distance(x, y))
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
 def test_infinity_needs_three_samples():
     reference = moments(np.eye(4))
     with pytest.raises(
