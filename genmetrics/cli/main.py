@@ -21,6 +21,7 @@ from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
 from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
+from genmetrics.core.memory import keep_freed_memory
 from genmetrics.run.meeting import STARTER, have_met, launched_world
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -86,6 +87,7 @@ def _root(
 
 def command() -> int:
     """Run the command line in a process that ends with it."""
+    keep_freed_memory()
     code = main()
     # The last garbage collection would go through all that torch has loaded, 0.3 s, for memory that
     # is given back anyway.
