@@ -10,7 +10,7 @@ _OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNA
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees for the next time, at most 64 MiB a thread.
+    """Let this process keep what it frees for the next time, at most 32 MiB a thread.
 
     A network frees the activations of a slice together. glibc then gives them back to the system
     and asks for them again, zeroed page by page, for the next slice: for EfficientNet-Lite0 1900
@@ -23,5 +23,5 @@ def keep_freed_memory() -> None:
 
     libc = ctypes.CDLL(None)
     if hasattr(libc, "gnu_get_libc_version"):
-        libc.mallopt(_TRIM_THRESHOLD, 64 << 20)
+        libc.mallopt(_TRIM_THRESHOLD, 32 << 20)
         libc.mallopt(_MMAP_THRESHOLD, 32 << 20)
