@@ -26,9 +26,12 @@ from genmetrics.core.files import write_atomic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0, 1 if a benchmark could not be run, or 2 if the file is not one to continue."""
+    """Return 0, 1 if a benchmark could not be run, or 2 if the file is not one to use."""
     given = _arguments(argv)
     if given.render is not None:
+        if not given.render.is_file():
+            print(f"benchmarks: {given.render} is no file; give one of --out", file=sys.stderr)
+            return 2
         table = render(json.loads(given.render.read_text()))
         if given.into is not None:
             write_into(given.into, table)

@@ -319,6 +319,13 @@ def test_a_file_that_cannot_be_continued_is_left_alone(
     assert set(counted.values()) == {0}
 
 
+def test_rendering_a_file_that_is_not_there_is_one_line(tmp_path: Path, capsys) -> None:
+    assert main(["--render", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"benchmarks: {tmp_path / 'none.json'} is no file; give one of --out"
+    ]
+
+
 # -- scores of single images -----------------------------------------------------------------------
 
 
