@@ -189,7 +189,9 @@ class Moments:
         pending = as_float64(state["pending"]).to(self.device)
         if mean.shape != (self.dim,):
             raise InputError(f"state has {len(mean)} dimensions, these moments {self.dim}")
-        self._folded = Sums(int(state["n"]), mean.to(self.device), scatter.to(self.device))
+        # Cloned, because rows are folded into the scatter in place.
+        own = scatter.to(self.device).clone()
+        self._folded = Sums(int(state["n"]), mean.to(self.device), own)
         self._pending, self._queued = ([pending] if len(pending) else []), len(pending)
 
     def _append(self, block: Tensor) -> None:

@@ -87,6 +87,17 @@ def test_a_stored_and_resumed_stream_has_the_same_bits():
     }
 
 
+def test_a_state_of_tensors_stays_as_it_is():
+    x = np.random.default_rng(5).standard_normal((12000, 3))
+    state = Moments(3).update(x[:5000]).state_dict()
+    tensors = {name: torch.as_tensor(value) for name, value in state.items()}
+    for _ in range(2):
+        resumed = Moments(3)
+        resumed.load_state_dict(tensors)
+        resumed.update(x[5000:])
+        assert np.array_equal(resumed.cov, Moments(3).update(x).cov)
+
+
 def test_rows_may_be_overwritten_after_an_update():
     x = torch.ones(4, 2, dtype=torch.float64)
     moments = Moments(2).update(x)
