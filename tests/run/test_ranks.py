@@ -1,186 +1,40 @@
 """The failure of one rank ends all, at once and with one clear line; nothing hangs or is left over.
 
 Retold here: a worker that ran out of memory left the others waiting for half an hour, an exception
-on one rank became a time-out on all, Ctrl-C left processes behind, a launcher's variables in the
-shell made a single process wait for others.
+on one rank became a time-out on all, Ctrl-C left processes behind.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image
 
 from genmetrics.cli.main import main
-from genmetrics.core import registry
-from genmetrics.core.device import cores
 
 from .conftest import write_images
-from .rank_target import FAULTS, MODULE, Toy
-
-COUNT, BATCH = 24, 4
-SOON = 30.0
-"""Seconds after a fault by which everything has ended."""
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+from .worlds import (  # noqa: F401
+    BATCH,
+    COUNT,
+    SOON,
+    a_job,
+    document,
+    forwards,
+    fresh,
+    require_resume,
+    run,
+    started,
+    wait_for_forwards,
+)
 
 pytestmark = pytest.mark.timeout(60)
-
-
-class End(NamedTuple):
-    """How a world ended."""
-
-    codes: list[int]
-    stdout: str
-    stderr: str
-    seconds: float
-
-    @property
-    def errors(self) -> list[str]:
-        """Lines for humans that tell of an error."""
-        return [line for line in self.stderr.splitlines() if line.startswith("genmetrics: error")]
-
-
-class World:
-    """Processes that were started, and everything they start."""
-
-    def __init__(
-        self, folder: Path, commands: Sequence[Sequence[str]], environments: Sequence[Mapping]
-    ) -> None:
-        self._mark = f"RANK_TEST={uuid.uuid4()}"
-        name, _, value = self._mark.partition("=")
-        inherited = {key: v for key, v in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
-        self._streams = folder / "stdout", folder / "stderr"
-        self._begun = time.monotonic()
-        with self._streams[0].open("wb") as out, self._streams[1].open("wb") as err:
-            self.processes = [
-                subprocess.Popen(
-                    [sys.executable, *command],
-                    env={**inherited, "OMP_NUM_THREADS": "1", name: value, **environment},
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                )
-                for command, environment in zip(commands, environments, strict=True)
-            ]
-
-    def end(self) -> End:
-        """Wait until all have ended; nothing of what they started is left."""
-        codes = [process.wait(timeout=50) for process in self.processes]
-        seconds = time.monotonic() - self._begun
-        deadline = time.monotonic() + 10
-        while (left := self.left()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not left, f"left over: {left}"
-        out, err = (stream.read_text() for stream in self._streams)
-        return End(codes, out, err, seconds)
-
-    def kill(self) -> None:
-        """Leave nothing behind, whatever the test found."""
-        for process in self.left():
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        for process in self.processes:
-            process.wait()
-
-    def left(self) -> list[int]:
-        """Return the ids of what still runs."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                running = self._mark.encode() in (place / "environ").read_bytes().split(b"\0")
-                if running and (place / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    found.append(int(place.name))
-        return found
-
-
-@contextmanager
-def started(
-    folder: Path, how: str, *arguments: str, faults: str = "", **more: str
-) -> Iterator[World]:
-    """Start a world of two: by ``--processes``, by torchrun, or rank by rank as srun would."""
-    target = ("-m", MODULE, *arguments)
-    plain = {FAULTS: faults, **more}
-    if how == "processes":
-        world = World(folder, [(*target, "--processes", "2")], [plain])
-    elif how == "torchrun":
-        world = World(folder, [(*TORCHRUN, *target)], [plain])
-    else:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = str(found.getsockname()[1])
-        address = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        ranks = [{**plain, **address, "RANK": str(rank)} for rank in range(2)]
-        world = World(folder, [target] * 2, ranks)
-    try:
-        yield world
-    finally:
-        world.kill()
-
-
-def run(folder: Path, how: str, *arguments: str, faults: str = "", **more: str) -> End:
-    with started(folder, how, *arguments, faults=faults, **more) as world:
-        return world.end()
-
-
-@pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Arguments of a run that logs every forward; this process knows the metric meanwhile."""
-    monkeypatch.setitem(registry._METRICS, Toy.id, Toy)
-    write_images(tmp_path / "gen", COUNT)
-    log = tmp_path / "log"
-    return [
-        *("eval", str(tmp_path / "gen"), "-m", f"toy-ranks:log={log}"),
-        *("--cache", str(tmp_path / "cache"), "--batch-size", str(BATCH)),
-        *("--device", "cpu", "--workers", "1", "--json", "-q"),
-    ]
-
-
-def document(text: str) -> dict[str, Any]:
-    """What may not depend on the world or its history."""
-    found = json.loads(text)
-    return {key: found[key] for key in ("metrics", "inputs", "skipped", "conversions")}
-
-
-def forwards(folder: Path) -> int:
-    log = folder / "log"
-    return len(log.read_text().splitlines()) if log.exists() else 0
-
-
-def fresh(folder: Path, job: list[str]) -> list[str]:
-    """The same run, with nothing to go on from."""
-    return [str(folder / "fresh") if word == str(folder / "cache") else word for word in job]
-
-
-def require_resume(folder: Path, job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What the broken run kept and the rest give the bits of a run that never failed."""
-    before = forwards(folder)
-    assert 0 < before <= COUNT // BATCH
-    assert main(job) == 0
-    resumed = capsys.readouterr().out
-    # a rank that was killed loses the batch it computed, and the one under way to the disk
-    assert 0 < forwards(folder) - before < COUNT // BATCH
-    assert main(fresh(folder, job)) == 0
-    assert document(resumed) == document(capsys.readouterr().out)
-
-
-def wait_for_forwards(folder: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while forwards(folder) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
 
 # one bad file
 
@@ -411,131 +265,3 @@ def test_a_good_run_says_nothing_but_the_document(job, tmp_path, capsys):
     assert end.stderr == ""
     assert main(fresh(tmp_path, job)) == 0
     assert document(end.stdout) == document(capsys.readouterr().out)
-
-
-# ranks that do not fit together
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("-m", "{toy-ranks,psnr}"), "give all ranks the same"),
-        (("-m", "toy-ranks", "--batch-size", "{4,5}"), "give all ranks the same arguments"),
-        (("-m", "toy-ranks", "--on-error", "{fail,skip}"), "give all ranks the same arguments"),
-    ],
-)
-def test_ranks_with_other_arguments(tmp_path, options, said):
-    write_images(tmp_path / "gen", COUNT)
-    plain = ["eval", str(tmp_path / "gen"), "--device", "cpu", "--no-cache", "-q"]
-    end = run(tmp_path, "processes", *plain, *options)
-    assert end.seconds < SOON
-    assert end.codes == [2]
-    assert said in end.stderr
-
-
-@pytest.mark.slow
-def test_ranks_with_other_weights(tmp_path):
-    import torch
-
-    from genmetrics.weights import load_state_dict, require
-
-    write_images(tmp_path / "gen", COUNT)
-    state = load_state_dict(require("efficientnet-lite0"))
-    for rank in range(2):
-        next(iter(state.values())).add_(rank)
-        torch.save(state, tmp_path / f"weights-{rank}.pth")
-    end = run(
-        *(tmp_path, "processes", "eval", str(tmp_path / "gen"), "-m", "vendi@lite", "--no-cache"),
-        *("--weights", f"efficientnet-lite0={tmp_path}/weights-{{0,1}}.pth", "-q"),
-    )
-    assert end.codes == [2]
-    (line,) = end.stderr.splitlines()
-    assert "rank 1 would compute vendi@lite (extractor) with sha256" in line
-
-
-@pytest.mark.slow
-def test_a_missing_folder_is_told_once(tmp_path):
-    missing = str(tmp_path / "nothing")
-    end = run(tmp_path, "by hand", "eval", missing, "-m", "toy-ranks", "--json", "--no-cache")
-    assert end.codes == [2, 2]
-    (line,) = end.stderr.splitlines()
-    assert line.startswith(f"genmetrics: error: {missing}")
-    assert end.stdout == ""
-
-
-# the launch
-
-
-@pytest.mark.slow
-def test_a_rank_that_never_arrives(job, tmp_path):
-    end = run(tmp_path, "processes", *job, faults="1:start:exit")
-    assert end.codes == [1]
-    (line,) = end.stderr.splitlines()
-    assert line.startswith("genmetrics: error: rank 1 is gone (ended with code 3)")
-
-
-@pytest.mark.slow
-def test_no_orphan_waits_for_a_rank_0_that_never_arrives(job, tmp_path):
-    with started(tmp_path, "processes", *job) as world:
-        while len(world.left()) < 2:  # rank 1 has been started, and has yet to load what it needs
-            time.sleep(0.05)
-        world.processes[0].kill()
-        assert world.end().codes == [-9]
-
-
-@pytest.mark.slow
-def test_processes_inside_a_launcher_of_another_number(job, tmp_path):
-    end = run(tmp_path, "torchrun", *job, "--processes", "3")
-    # ranks that have not met speak each for itself
-    assert set(end.errors) == {
-        "genmetrics: error: --processes 3 inside a launcher that started 2; drop it"
-    }
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "two"])
-def test_no_number_of_processes(job, capsys, count):
-    assert main([*job, "--processes", count]) == 2
-    assert "--processes" in capsys.readouterr().err
-
-
-def test_far_too_many_processes(job, capsys):
-    assert main([*job, "--processes", str(4 * cores() + 1)]) == 2
-    assert f"on {cores()} cores" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_device_that_is_not_there(job, tmp_path):
-    device = "cuda:77"
-    job[job.index("--device") + 1] = device
-    end = run(tmp_path, "processes", *job)
-    assert end.codes == [2]
-    (line,) = end.stderr.splitlines()
-    assert device in line
-
-
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK"])
-def test_one_variable_of_a_launcher_starts_no_world(job, name, monkeypatch, capsys):
-    monkeypatch.setenv(name, "8")
-    assert main(job) == 0
-    assert json.loads(capsys.readouterr().out)["runtime"]["processes"] == 1
-    job[1] += "-not-there"
-    assert main(job) == 2
-    assert "does not exist" in capsys.readouterr().err  # this process speaks for the run
-
-
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"RANK": "0"}, "without MASTER_ADDR; set it to the machine of rank 0"),
-        ({"RANK": "first", "MASTER_ADDR": "a"}, "RANK is 'first' in the environment"),
-        ({"RANK": "2", "MASTER_ADDR": "a"}, "RANK is 2 and WORLD_SIZE 2"),
-    ],
-)
-def test_an_environment_that_cannot_be_right(job, monkeypatch, capsys, environment, said):
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    for name, value in {"WORLD_SIZE": "2", **environment}.items():
-        monkeypatch.setenv(name, value)
-    assert main(job) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
