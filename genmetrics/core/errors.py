@@ -34,6 +34,14 @@ class FeatureError(GenmetricsError):
     """A model gave features that cannot be right: not finite, or all zero."""
 
 
+class OutOfMemoryError(UsageError):
+    """A device's memory does not hold what has to be computed at once."""
+
+
+class ModelError(GenmetricsError):
+    """A model, or the code around it, raised for a sample; names the sample and the cause."""
+
+
 class WeightsError(GenmetricsError):
     """Weights are missing, damaged or unreachable."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,15 +12,17 @@ import numpy as np
 
 from genmetrics.core.errors import FeatureError
 from genmetrics.core.protocol import Protocol
+from genmetrics.core.rows import UNANSWERED
+from genmetrics.core.rows import Features as Features  # part of what extractors are written with
 from genmetrics.core.sample import Item
-
-Rows = np.ndarray | list[Any]
-"""One entry a sample: an array ``(n, ...)``, or a list of JSON values for records."""
-
-Features = Mapping[str, Rows]
-"""What an extractor gives for ``n`` samples: output name to rows."""
+from genmetrics.core.views import view_of
 
 OutputKind = Literal["vector", "score", "record"]
+
+Lane = Literal["shared", "alone", "remote"]
+"""How a model is run. ``shared``: with others on one decoded batch. ``alone``: a large model, in a
+pass of its own over the devices of a rank, and freed afterwards. ``remote``: an endpoint, asked by
+several threads; it needs no device, and each answer is kept as it comes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +34,38 @@ class ExtractorSpec(Protocol):
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("image",)
-    """Fields of the sample that the extractor reads; their content keys the store."""
+    """Fields of an item that the extractor reads."""
 
     outputs: ClassVar[Mapping[str, OutputKind]] = {}
     """Name of each output and its kind. Vectors are checked to be finite and not all zero."""
 
+    lane: ClassVar[Lane] = "shared"
+
+    same_size: ClassVar[tuple[str, ...]] = ()
+    """Fields whose pictures must be as large as the image; looked at before a model loads."""
+
+    requests: ClassVar[int] = 8
+    """In lane ``remote``, how many samples are asked about at a time."""
+
     extractor: str
+
+    view: str = "whole"
+    """Which parts of a sample are its items: a row of :data:`genmetrics.core.views.VIEWS`."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields of the sample that the items are made of; their content keys the store."""
+        return view_of(self.view).fields(self.inputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values; ``view`` only where it is not the whole sample.
+
+        So fingerprints made before there was a choice still hold.
+        """
+        fields = super().to_dict()
+        if self.view == "whole":
+            del fields["view"]
+        return fields
 
     @abstractmethod
     def check(self) -> None:
@@ -52,7 +80,7 @@ class Extractor(ABC):
     """A frozen model: no gradients, always in evaluation mode, no random numbers.
 
     ``prepare`` runs on worker threads for one item at a time, on the CPU; ``forward`` runs on the
-    device for a batch of prepared items.
+    device for a batch of prepared items. Who cuts the batches is :mod:`genmetrics.core.batching`.
     """
 
     fill: int | None = None
@@ -73,43 +101,12 @@ class Extractor(ABC):
     def forward(self, prepared: Sequence[Any]) -> Features:
         """Compute the features of a batch; arrays come back on the CPU as float32."""
 
-    def extract(self, prepared: Sequence[Any], batch_size: int) -> Features:
-        """Run :meth:`forward` in batches of ``batch_size`` and join what it gives.
+    def bucket(self, prepared: Any) -> Hashable:
+        """Say which inputs may share a batch: those of equal buckets; by default all may.
 
-        The last batch is filled up (see :attr:`fill`) with copies of its last entry, whose rows
-        are dropped again.
+        For inputs of unequal size, such as pairs of pictures, or texts by their length.
         """
-        pieces = []
-        for start in range(0, len(prepared), batch_size):
-            batch = list(prepared[start : start + batch_size])
-            n = len(batch)
-            step = self.fill or batch_size
-            batch += [batch[-1]] * (min(-(-n // step) * step, batch_size) - n)
-            pieces.append({name: rows[:n] for name, rows in self.forward(batch).items()})
-        return concatenate(pieces)
-
-
-def concatenate(pieces: Sequence[Features]) -> Features:
-    """Join features of consecutive samples. At least one piece is needed."""
-    if len(pieces) == 1:
-        return pieces[0]
-    joined: dict[str, Rows] = {}
-    for name, first in pieces[0].items():
-        if isinstance(first, np.ndarray):
-            joined[name] = np.concatenate([piece[name] for piece in pieces])
-        else:
-            joined[name] = [row for piece in pieces for row in piece[name]]
-    return joined
-
-
-def take(features: Features, index: Sequence[int]) -> Features:
-    """Select rows by position."""
-    return {
-        name: rows[np.asarray(index, dtype=np.intp)]
-        if isinstance(rows, np.ndarray)
-        else [rows[i] for i in index]
-        for name, rows in features.items()
-    }
+        return None
 
 
 def broken_rows(spec: ExtractorSpec, features: Features) -> dict[int, str]:
@@ -133,6 +130,11 @@ def broken_rows(spec: ExtractorSpec, features: Features) -> dict[int, str]:
                     int(i), f"{spec.extractor} gave a vector of norm {norms[i]} in {name!r}"
                 )
     return found
+
+
+def unanswered_rows(features: Features) -> dict[int, str]:
+    """Find rows that the extractor has no answer for: position in the batch to its reason."""
+    return {i: str(why) for i, why in enumerate(features.get(UNANSWERED, ())) if why is not None}
 
 
 def require_sound(spec: ExtractorSpec, features: Features, ids: Sequence[str]) -> None:

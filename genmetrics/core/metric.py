@@ -5,29 +5,31 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from genmetrics.core.device import resolve_device
-from genmetrics.core.errors import FeatureError, GenmetricsError, InputError, ProtocolMismatchError
-from genmetrics.core.extractor import (
-    Extractor,
-    ExtractorSpec,
-    Features,
-    in_bounds,
-    require_sound,
+from genmetrics.core.errors import (
+    FeatureError,
+    GenmetricsError,
+    InputError,
+    ProtocolMismatchError,
+    UsageError,
+    did_you_mean,
 )
+from genmetrics.core.extractor import ExtractorSpec, in_bounds
+from genmetrics.core.fields import FIELDS, REFERENCE_SET
+from genmetrics.core.loop import Loop, as_items
 from genmetrics.core.protocol import Protocol, differences
 from genmetrics.core.result import Interval, Result
-from genmetrics.core.sample import Item, Sample
-from genmetrics.core.state import as_arrays, as_tensors
+from genmetrics.core.rows import Features
+from genmetrics.core.sample import Sample
+from genmetrics.core.state import as_arrays, as_samples, as_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LOOP_BATCH = 32
-"""Largest batch of one ``update``; more images are run in pieces of this size."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,8 @@ class Metric(ABC):
     def __init__(self, protocol: MetricProtocol, *, device: str = "auto") -> None:
         self.protocol = protocol
         self._device = device
-        self._built: dict[str, Extractor] = {}
+        self._loop: Loop | None = None
+        """What runs the extractors in a training loop."""
         self.reset()
 
     # -- what the metric asks for ------------------------------------------------------------------
@@ -87,7 +90,7 @@ class Metric(ABC):
 
     def detached(self) -> Self:
         """Part a fresh copy from its original: no samples, no models in common."""
-        self._built = {}
+        self._loop = None
         self.reset()
         return self
 
@@ -110,7 +113,7 @@ class Metric(ABC):
             fitting = {name: value for name, value in choices.items() if name in known}
             changed[role] = dataclasses.replace(spec, **fitting)
         self.protocol = dataclasses.replace(self.protocol, **changed)  # type: ignore[arg-type]
-        self._built.clear()
+        self._loop = None
         return self
 
     @property
@@ -122,7 +125,7 @@ class Metric(ABC):
         """Move to another device; the state stays on the CPU in either case."""
         resolve_device(device)
         self._device = device
-        self._built.clear()
+        self._loop = None
         return self
 
     def train(self, mode: bool = True) -> Self:
@@ -136,8 +139,8 @@ class Metric(ABC):
     # -- state -------------------------------------------------------------------------------------
 
     @abstractmethod
-    def reset(self) -> None:
-        """Forget every sample."""
+    def reset(self, *, keep_reference: bool = False) -> None:
+        """Forget every sample; those of the reference side only unless they are to be kept."""
 
     @abstractmethod
     def update_features(
@@ -232,20 +235,78 @@ class Metric(ABC):
                 f"{result.id} is {result.value}, outside its bounds {self.bounds}; check weights"
             )
 
-    # -- extraction in a training loop -------------------------------------------------------------
+    # -- images in a training loop -----------------------------------------------------------------
 
-    def _extract(self, items: Sequence[Item]) -> dict[str, Features]:
-        """Run every extractor on the items, in batches of at most ``LOOP_BATCH``."""
-        found: dict[str, Features] = {}
-        for role, spec in self.extractors.items():
-            if role not in self._built:
-                spec.check()
-                self._built[role] = spec.build(self.device)
-            extractor = self._built[role]
-            prepared = [extractor.prepare(item) for item in items]
-            found[role] = extractor.extract(prepared, min(len(prepared), LOOP_BATCH))
-            require_sound(spec, found[role], [item.id for item in items])
-        return found
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Fields of a sample that the metric or its extractors read; the others it has no use for.
+
+        Of these, the optional ones may be left out.
+        """
+        read = [name for spec in self.extractors.values() for name in spec.reads]
+        return tuple(n for n in dict.fromkeys([*self.inputs, *read]) if n in FIELDS)
+
+    def takes(self) -> frozenset[str]:
+        """Names of what :meth:`update` takes."""
+        fields = {FIELDS[name].plural for name in self.uses}
+        real = {"real"} if REFERENCE_SET in self.inputs else set()
+        return frozenset({"ids", "value_range"} | fields | real)
+
+    def update(
+        self,
+        images: Tensor | Sequence[Tensor] | None = None,
+        real: bool = False,
+        *,
+        ids: Sequence[str] | None = None,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        **fields: Any,
+    ) -> None:
+        """Extract features of images, and what belongs to them, and keep them.
+
+        Args:
+            images: uint8 tensor ``(N, 3, H, W)``, a list of ``(3, H, W)`` of any sizes, or floats
+                within ``value_range``.
+            real: True for the reference side of a metric that compares two sets.
+            ids: Unique names over all updates and ranks; numbered when left out.
+            value_range: Declared range of float images and references.
+            **fields: A list with one entry an image, under the plural of each field in
+                :attr:`uses`: ``prompts`` (texts), ``references`` (in the forms of ``images``),
+                ``masks`` (bool ``(N, H, W)``, True where the image was allowed to change),
+                ``specs`` (mappings), ``videos`` (tensors ``(T, 3, H, W)``), ...
+
+        Raises:
+            UsageError: Something that the metric has no use for.
+            InputError: Something that it needs is missing, has another length or shape, or holds
+                what it should not.
+        """
+        given = {"images": images, **fields}
+        self.require_usable(given, real=real)
+        items = as_items(
+            given, ids=ids, numbered=partial(self.next_ids, real), value_range=value_range
+        )
+        if items:
+            loop = self._loop = self._loop or Loop(self.device)
+            found = {role: loop.extract(spec, items) for role, spec in self.extractors.items()}
+            self.update_features(as_samples(items), found, real=real)
+
+    def require_usable(self, given: Mapping[str, Any], *, real: bool = False) -> None:
+        """Refuse what :meth:`update` cannot use, and the lack of what it needs."""
+        name, takes = self.protocol.metric, self.takes()
+        if real and "real" not in takes:
+            raise InputError(f"{name} has no reference side; drop real=True")
+        for plural, values in given.items():
+            if values is not None and plural not in takes:
+                raise UsageError(
+                    f"{name} has no use for {plural}={did_you_mean(plural, takes)}; it takes"
+                    f" {', '.join(sorted(takes))}"
+                )
+        for field in (FIELDS[used] for used in self.uses):
+            if given.get(field.plural) is None and not field.optional:
+                raise InputError(f"{name} needs {field.plural}=, one an image")
+
+    @abstractmethod
+    def next_ids(self, real: bool, count: int) -> list[str]:
+        """Return ids for ``count`` samples of a side that came without."""
 
     def _result(
         self,
@@ -272,47 +333,3 @@ class Metric(ABC):
         text = " ".join(str(error).split())
         reason = text if isinstance(error, GenmetricsError) else f"{type(error).__name__}: {text}"
         return self._result(None, n=n, n_reference=n_reference, status="failed", reason=reason)
-
-
-def as_items(
-    images: Tensor | Sequence[Tensor],
-    *,
-    ids: Sequence[str],
-    value_range: tuple[float, float] = (0.0, 1.0),
-    prompts: Sequence[str] | None = None,
-    references: Tensor | Sequence[Tensor] | None = None,
-    masks: Tensor | Sequence[Tensor] | None = None,
-    specs: Sequence[Mapping[str, Any]] | None = None,
-) -> list[Item]:
-    """Zip what ``update`` was given into items; every list must be as long as ``images``."""
-    from genmetrics.core.images import as_masks, as_uint8
-
-    pictures = as_uint8(images, value_range)
-    columns: dict[str, Sequence[Any]] = {"image": pictures, "id": _texts("ids", ids)}
-    if prompts is not None:
-        columns["prompt"] = _texts("prompts", prompts)
-    if references is not None:
-        columns["reference"] = as_uint8(references, value_range)
-    if masks is not None:
-        columns["mask"] = as_masks(masks, pictures)
-    if specs is not None:
-        if isinstance(specs, str | Mapping):
-            raise InputError("specs is one value; pass a list with one mapping an image")
-        columns["spec"] = specs
-    for name, column in columns.items():
-        if len(column) != len(pictures):
-            raise InputError(f"{len(column)} {name}s for {len(pictures)} images; pass one an image")
-    return [
-        Item(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
-    ]
-
-
-def _texts(name: str, values: Sequence[str]) -> Sequence[str]:
-    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{name} must be a list of texts, one an image, not {values!r:.60}")
-    return values
-
-
-def as_samples(items: Sequence[Item]) -> list[Sample]:
-    """Keep what metrics need of items: who they are, not their pixels."""
-    return [Sample(id=item.id, prompt=item.prompt, spec=item.spec) for item in items]

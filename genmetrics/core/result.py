@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 
 class Interval(NamedTuple):
@@ -14,6 +16,45 @@ class Interval(NamedTuple):
     lo: float
     hi: float
     level: float = 0.95
+
+
+class PerSample(Mapping[str, float]):
+    """Sample id to number, as two columns: eight bytes a sample beside the ids, which are shared.
+
+    Args:
+        ids: Sample ids, in natural order.
+        numbers: A number for each, float64 ``(n,)``; NaN where there is none.
+    """
+
+    __slots__ = ("_index", "ids", "numbers")
+
+    def __init__(self, ids: Sequence[str], numbers: Sequence[float] | np.ndarray) -> None:
+        self.ids, self.numbers = ids, np.asarray(numbers, dtype=np.float64)
+        self._index: dict[str, int] | None = None
+        if self.numbers.shape != (len(ids),):
+            raise ValueError(f"{len(ids)} ids and numbers of shape {self.numbers.shape}")
+
+    def __getitem__(self, id_: str) -> float:
+        if self._index is None:
+            self._index = {name: i for i, name in enumerate(self.ids)}
+        return float(self.numbers[self._index[id_]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PerSample):
+            same = list(self.ids) == list(other.ids)
+            return same and np.array_equal(self.numbers, other.numbers, equal_nan=True)
+        return dict(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"PerSample({len(self)} samples)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +70,13 @@ class Result:
         higher_is_better: Direction.
         per_sample: Sample id to value (set metrics: the influence of the sample on the value;
             failed samples: NaN), or None.
+        sample_parts: Further numbers a sample: name to sample id to value.
+        details: Sample id to plain JSON values by name, such as a verdict, an answer, or the
+            ``reason`` why the sample has no value; only samples that have any.
+        groups: Sample id to its group, where the value is the unweighted mean of group means.
+        clusters: Sample id to what it was drawn with, where samples were drawn together.
         parts: Further named numbers of the same metric.
+        intervals: Names of ``parts`` to their intervals, where they have one.
         protocol: Every choice that moved the number, as plain JSON values.
         fingerprint: ``"sha256:..."`` of ``protocol``.
         status: ``"ok"``, ``"unavailable"`` (nothing to compute from) or ``"failed"``.
@@ -46,7 +93,12 @@ class Result:
     interval: Interval | None = None
     n_reference: int = 0
     per_sample: Mapping[str, float] | None = field(default=None, repr=False)
+    sample_parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict, repr=False)
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    groups: Mapping[str, str] | None = field(default=None, repr=False)
+    clusters: Mapping[str, str] | None = field(default=None, repr=False)
     parts: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
     status: Literal["ok", "unavailable", "failed"] = "ok"
     reason: str | None = None
     warnings: tuple[str, ...] = ()
@@ -62,23 +114,29 @@ class Result:
         reason = self.reason
         if reason is None and self.value is not None and not math.isfinite(self.value):
             reason = f"the value is {self.value}, which JSON cannot hold"
-        interval = self.interval
         return {
             "value": finite_or_none(self.value),
-            "interval": None
-            if interval is None
-            else [finite_or_none(interval.lo), finite_or_none(interval.hi)],
-            "level": None if interval is None else interval.level,
+            "interval": None if self.interval is None else _bounds(self.interval),
+            "level": None if self.interval is None else self.interval.level,
             "n": self.n,
             "n_reference": self.n_reference,
             "higher_is_better": self.higher_is_better,
             "parts": {name: finite_or_none(value) for name, value in self.parts.items()},
+            "intervals": {
+                name: {"interval": _bounds(interval), "level": interval.level}
+                for name, interval in self.intervals.items()
+            },
+            "groups": None if self.groups is None else sorted(set(self.groups.values())),
             "status": self.status,
             "reason": reason,
             "warnings": list(self.warnings),
             "protocol": dict(self.protocol),
             "fingerprint": self.fingerprint,
         }
+
+
+def _bounds(interval: Interval) -> list[float | None]:
+    return [finite_or_none(interval.lo), finite_or_none(interval.hi)]
 
 
 def finite_or_none(value: float | None) -> float | None:

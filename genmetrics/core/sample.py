@@ -1,14 +1,14 @@
-"""Samples: one thing to judge and what belongs to it."""
+"""Samples: one thing to judge and what belongs to it; and items, what extractors read of it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from genmetrics.core.device import send_ahead
 from genmetrics.core.errors import InputError
+from genmetrics.core.fields import FIELDS, field_of
 from genmetrics.core.protocol import canonical_json
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Decoded(NamedTuple):
     conversions: tuple[str, ...]
 
 
-class Media(Protocol):
-    """A picture not decoded yet: a file, a member of an archive, a row of an array."""
+class Content(Protocol):
+    """Something in a file of its own that was not opened yet."""
 
     @property
     def name(self) -> str:
@@ -34,47 +34,100 @@ class Media(Protocol):
         """Hex sha256 of the stored content; equal content has equal digests wherever it lies."""
 
     def size(self) -> tuple[int, int]:
-        """Width and height of the upright image, read from the header alone."""
+        """Width and height of the upright picture, read from the header alone."""
+
+
+class Media(Content, Protocol):
+    """A picture not decoded yet: a file, a member of an archive, a row of an array."""
 
     def load(self) -> Decoded:
         """Decode. Raises :class:`~genmetrics.core.errors.InputError` that names the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One thing to judge, by handle. Only the fields a metric declares in ``inputs`` must be set.
+class Clip(Content, Protocol):
+    """A video not decoded yet."""
+
+    def frames(self) -> Iterator[Callable[[], Decoded]]:
+        """Yield a function for each frame in order that decodes it, on whichever thread calls it.
+
+        Raises:
+            InputError: The frames cannot be read; names the file.
+        """
+
+
+Frames = Sequence[Callable[[], tuple["Tensor", tuple[str, ...]]]]
+"""A clip in an item: what gives each frame's picture, uint8 ``(3, H, W)``, and its conversions."""
+
+
+class _Holder:
+    """An id and the fields that are set, each an attribute; a field that is not set is None."""
+
+    __slots__ = ("_fields", "id")
+
+    def __init__(self, *, id: str, **fields: Any) -> None:
+        for name in fields.keys() - FIELDS.keys():
+            field_of(name)
+        self.id = id
+        self._fields = {name: value for name, value in fields.items() if value is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FIELDS:
+            return self._fields.get(name)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        same = type(other) is type(self)
+        return same and (self.id, self._fields) == (other.id, other._fields)  # type: ignore[attr-defined]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = "".join(f", {name}={value!r}" for name, value in self._fields.items())
+        return f"{type(self).__name__}(id={self.id!r}{fields})"
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The fields that are set."""
+        return self._fields
+
+
+class Sample(_Holder):
+    """One thing to judge, by handle: ``Sample(id="a", image=media, prompt="a cat")``.
+
+    Only the fields that a metric declares in ``inputs`` must be set; they are the rows of
+    :data:`genmetrics.core.fields.FIELDS`. Treat it as frozen: :meth:`having` makes another.
 
     ``mask`` is white (True) where the image was allowed to change; ``spec`` is the benchmark's own
     description of what the image should show (for GenEval, the metadata row).
     """
 
-    id: str
-    image: Media | None = None
-    prompt: str | None = None
-    reference: Media | None = None
-    mask: Media | None = None
-    spec: Mapping[str, Any] | None = None
+    __slots__ = ()
+
+    def having(self, **fields: Any) -> Self:
+        """Return the sample with other fields; ``id`` may be among them."""
+        return type(self)(**{"id": self.id, **self._fields, **fields})
 
     @property
     def path(self) -> str | None:
-        """Where the image lies, as reports show it."""
-        return self.image.name if self.image is not None else None
+        """Where the image or clip lies, as reports show it."""
+        shown = self._fields.get("image") or self._fields.get("video")
+        return None if shown is None else str(shown.name)
 
     def digest(self, fields: Sequence[str]) -> str:
         """Return the hex sha256 that stands for the content of ``fields`` together.
 
-        An unset ``mask`` is content too ("no mask"); any other unset field is an error.
+        An unset field that is optional, such as a mask, is content too; any other is an error.
         """
         parts = [self._field_digest(field) for field in fields]
         return parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
 
     def _field_digest(self, field: str) -> str:
-        value = getattr(self, field)
-        if value is None and field != "mask":
+        value = self.id if field == "id" else self._fields.get(field)
+        if value is None and not FIELDS[field].optional:
             raise InputError(f"sample {self.id!r} has no {field}")
         if isinstance(value, str):
             return _sha256(value)
-        if value is None or isinstance(value, Mapping):
+        if value is None or isinstance(value, Mapping | list | tuple):
             return _sha256(canonical_json(value))
         return str(value.digest())
 
@@ -83,25 +136,40 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A decoded sample: what extractors read.
+class Item(_Holder):
+    """What an extractor reads: a decoded sample, or a part of one, such as a frame.
 
-    ``image`` and ``reference`` are uint8 ``(3, H, W)``, ``mask`` is bool ``(H, W)``. ``decoded``
-    holds the image as other decoders than Pillow give it, by their names, where one was asked for
-    and took the file; if nobody asked for Pillow's then, ``image`` is None.
+    ``image`` and ``reference`` are uint8 ``(3, H, W)``, ``mask`` is bool ``(H, W)``, ``video`` is
+    :data:`Frames`; texts and records are as in the sample.
+
+    Attributes:
+        decoded: The image as other decoders than Pillow give it, by their names, where one was
+            asked for and took the file; if nobody asked for Pillow's then, ``image`` is None.
+        conversions: What was done to pictures to reach RGB of 8 bit, by name.
+        names: What the files of fields are called, for messages.
+        part: Which part of its sample it is, from 0 on.
     """
 
-    id: str
-    image: Tensor | None = None
-    prompt: str | None = None
-    reference: Tensor | None = None
-    mask: Tensor | None = None
-    spec: Mapping[str, Any] | None = None
-    decoded: Mapping[str, Tensor] = field(default_factory=dict)
-    _sent: dict[tuple[str, str], Tensor] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    __slots__ = ("_sent", "conversions", "decoded", "names", "part", "question")
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        decoded: Mapping[str, Tensor] | None = None,
+        conversions: tuple[str, ...] = (),
+        names: Mapping[str, str] | None = None,
+        part: int = 0,
+        question: str | None = None,
+        **fields: Any,
+    ) -> None:
+        super().__init__(id=id, **fields)
+        self.decoded = dict(decoded or {})
+        self.conversions = conversions
+        self.names = dict(names or {})
+        self.part = part
+        self.question = question
+        self._sent: dict[tuple[str, str], Tensor] = {}
 
     def picture(self, decode: str, device: str = "cpu") -> Tensor:
         """Give the image as a decoder made it, on a CUDA device if that is the device.

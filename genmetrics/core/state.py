@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from genmetrics.core.errors import InputError
-from genmetrics.core.extractor import Features, concatenate, take
-from genmetrics.core.sample import Sample
+from genmetrics.core.fields import FIELDS
+from genmetrics.core.rows import Features, concatenate, take
+from genmetrics.core.sample import Item, Sample
 
 _AUTO = re.compile(r"#\d{9}")  # ids that genmetrics gave itself; a merge renumbers them
 
@@ -87,7 +87,7 @@ class FeatureRows:
             return
         offset = self._numbered
         moved = [
-            replace(sample, id=f"#{int(sample.id[1:]) + offset:09d}")
+            sample.having(id=f"#{int(sample.id[1:]) + offset:09d}")
             if _AUTO.fullmatch(sample.id)
             else sample
             for sample in other._samples
@@ -106,7 +106,7 @@ class FeatureRows:
     def state_dict(self) -> dict[str, Any]:
         """Plain lists and arrays; what :meth:`load_state_dict` takes."""
         return {
-            "samples": [{"id": s.id, "prompt": s.prompt, "spec": s.spec} for s in self._samples],
+            "samples": [{"id": s.id, **s.fields} for s in map(_kept, self._samples)],
             "features": {role: dict(concatenate(pieces)) for role, pieces in self._pieces.items()},
         }
 
@@ -147,9 +147,12 @@ def as_arrays(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
-def vectors(features: Features, output: str) -> np.ndarray:
-    """Return one output as a float array ``(n, d)``."""
-    rows = features[output]
-    if not isinstance(rows, np.ndarray) or rows.ndim != 2:
-        raise InputError(f"output {output!r} does not hold vectors")
-    return rows
+def _kept(one: Sample | Item) -> Sample:
+    """Keep what metrics need: who it is, texts and records, but nothing in files of its own."""
+    kept = {name: value for name, value in one.fields.items() if not FIELDS[name].stored}
+    return Sample(id=one.id, **kept)
+
+
+def as_samples(items: Sequence[Item]) -> list[Sample]:
+    """Return the samples that items were, without pixels."""
+    return [_kept(item) for item in items]

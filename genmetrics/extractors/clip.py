@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from genmetrics.core.errors import InputError, MissingExtraError, UsageError
-from genmetrics.core.extractor import Extractor, Features, OutputKind, concatenate, take
+from genmetrics.core.extractor import Extractor, Features, OutputKind
 from genmetrics.core.protocol import LOCAL
 from genmetrics.core.sample import Item
 from genmetrics.extractors._clip_source import open_clip_config, resolve
@@ -241,15 +241,9 @@ class ClipTextExtractor(Extractor):
         )
         return Tokens(row[0], row[1], truncated)
 
-    def extract(self, prepared: Sequence[Tokens], batch_size: int) -> Features:
-        """Run texts of one length together; rows come back in the order given."""
-        alike: dict[int, list[int]] = {}
-        for i, text in enumerate(prepared):
-            alike.setdefault(len(text.ids), []).append(i)
-        run = super().extract  # Python 3.11 knows no bare super() inside a comprehension
-        pieces = [run([prepared[i] for i in rows], batch_size) for rows in alike.values()]
-        order = [i for rows in alike.values() for i in rows]
-        return take(concatenate(pieces), np.argsort(order).tolist())
+    def bucket(self, prepared: Tokens) -> int:
+        """Texts of one length run together."""
+        return len(prepared.ids)
 
     def forward(self, prepared: Sequence[Tokens]) -> Features:
         """Embed texts of one length."""

@@ -32,6 +32,7 @@ class PairSpec(ExtractorSpec):
     """
 
     inputs = ("image", "reference", "mask")
+    same_size = ("reference", "mask")
 
     def check(self) -> None:
         """Do nothing: no weights, no extra packages."""
@@ -94,16 +95,19 @@ class PairExtractor(Extractor):
             InputError: The mask has another size, or the image is too small for the measure.
         """
         image, reference = _pixels(item, "image"), _pixels(item, "reference")
-        if image.shape != reference.shape:
-            raise PairingError(
-                f"image {item.id!r} is {_size(image)} but its reference is {_size(reference)};"
-                " give both the same size"
-            )
         mask = None if item.mask is None else _array(item.mask)
+        who = item.names.get("image", f"image {item.id!r}")
+        if reference.shape != image.shape:
+            other = " ".join(["reference", *_named(item, "reference")])
+            raise PairingError(
+                f"{who} is {_size(image)} but its {other} is {_size(reference)}; give both the same"
+                " size"
+            )
         try:
             value, share = self.spec.compare(image, reference, mask)
         except InputError as error:
-            raise InputError(f"image {item.id!r}: {error}") from error
+            named = "".join(f", mask {name}" for name in _named(item, "mask"))
+            raise InputError(f"{who}{named}: {error}") from error
         return Outside(value if share > 0 else 0.0, share)
 
     def forward(self, prepared: Sequence[Outside]) -> Features:
@@ -125,4 +129,8 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _size(picture: np.ndarray) -> str:
-    return f"{picture.shape[2]}x{picture.shape[1]}"
+    return f"{picture.shape[-1]}x{picture.shape[-2]}"
+
+
+def _named(item: Item, field: str) -> list[str]:
+    return [item.names[field]] if field in item.names else []

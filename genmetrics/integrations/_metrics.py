@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import TypeVar
 
 from genmetrics.core.metric import Metric
@@ -16,8 +15,3 @@ def fresh(metric: M) -> M:
     other = copy.copy(metric)
     other.reset()
     return other
-
-
-def arguments(metric: Metric) -> frozenset[str]:
-    """Names of what the metric's ``update`` takes."""
-    return frozenset(inspect.signature(metric.update).parameters)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from genmetrics.core.errors import InputError, MissingExtraError, TooFewSamplesE
 from genmetrics.core.metric import Metric
 from genmetrics.core.result import Result
 from genmetrics.distributed import sync as join
-from genmetrics.integrations._metrics import arguments, fresh
+from genmetrics.integrations._metrics import fresh
 
 try:
     import torchmetrics
@@ -81,7 +81,7 @@ class TorchMetric(torchmetrics.Metric):
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Add images; takes what the metric's own ``update`` takes."""
         self._require_own("update")
-        self.metric.update(*args, **kwargs)  # type: ignore[attr-defined]
+        self.metric.update(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Add images, and return the value of these images alone. They are extracted once.
@@ -92,7 +92,7 @@ class TorchMetric(torchmetrics.Metric):
         self._require_own("forward")
         batch = fresh(self.metric)
         with torch.no_grad():
-            batch.update(*args, **kwargs)  # type: ignore[attr-defined]
+            batch.update(*args, **kwargs)
         self.metric.merge(batch)
         self._update_count += 1
         self._computed = None
@@ -146,8 +146,8 @@ class TorchMetric(torchmetrics.Metric):
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         """Leave out what the metric does not take, as a ``MetricCollection`` asks for."""
-        known = arguments(self.metric)
-        return {name: value for name, value in kwargs.items() if name in known}
+        takes = self.metric.takes()
+        return {name: value for name, value in kwargs.items() if name in takes}
 
     # -- ranks -------------------------------------------------------------------------------------
     # `sync` and `unsync` of torchmetrics call the first two: they keep this rank's state aside as

@@ -17,10 +17,11 @@ from genmetrics.core.errors import (
     did_you_mean,
     require_number,
 )
+from genmetrics.core.fields import FIELDS
 from genmetrics.core.metric import Metric
 from genmetrics.core.result import Result
 from genmetrics.distributed import sync
-from genmetrics.integrations._metrics import arguments, fresh
+from genmetrics.integrations._metrics import fresh
 
 try:
     from transformers import TrainerCallback
@@ -30,10 +31,8 @@ except ImportError as error:
 Batch = Mapping[str, Any]
 """What ``update`` takes, by name: ``{"images": ..., "ids": [...], "prompts": [...]}``."""
 
-KNOWN = frozenset(
-    {"images", "real", "ids", "value_range", "prompts", "references", "masks", "specs"}
-)
-"""What the metrics here take; one set of batches serves any choice of them."""
+KNOWN = frozenset({"real", "ids", "value_range"})
+"""What a batch may hold beside fields of samples; one set of batches serves any metrics."""
 
 
 class MetricsCallback(TrainerCallback):  # type: ignore[misc]
@@ -160,15 +159,14 @@ def _give(metrics: Mapping[str, Metric], batch: Batch) -> int:
             f" it yielded a {type(batch).__name__}"
         )
     real = bool(batch.get("real"))
-    takes = {name: arguments(metric) for name, metric in metrics.items()}
-    known = KNOWN.union(*takes.values())
+    known = KNOWN.union(field.plural for field in FIELDS.values())
     for key in batch:
         if key not in known:
             raise UsageError(f"no metric takes {key!r} of a batch{did_you_mean(key, known)}")
-    for name, metric in metrics.items():
-        if real and "reference_set" not in metric.inputs:
-            continue
-        metric.update(**{key: value for key, value in batch.items() if key in takes[name]})  # type: ignore[attr-defined]
+    for metric in metrics.values():
+        takes = metric.takes()
+        if not real or "real" in takes:
+            metric.update(**{key: value for key, value in batch.items() if key in takes})
     return 0 if real else len(batch["images"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -15,15 +15,15 @@ from genmetrics.core.errors import (
     TooFewSamplesError,
 )
 from genmetrics.core.extractor import ExtractorSpec, Features, in_bounds
-from genmetrics.core.metric import Metric, MetricProtocol, as_items, as_samples
-from genmetrics.core.result import Interval, Result
-from genmetrics.core.sample import Item, Sample
-from genmetrics.core.state import FeatureRows, require_own_ids, vectors
+from genmetrics.core.fields import REFERENCE_SET
+from genmetrics.core.metric import Metric, MetricProtocol
+from genmetrics.core.result import Interval, PerSample, Result
+from genmetrics.core.rows import in_memory, matrix, vectors
+from genmetrics.core.sample import Sample
+from genmetrics.core.state import FeatureRows
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import Tensor
 
     from genmetrics.samples.statistics import StatisticsEntry
 
@@ -34,9 +34,16 @@ LEVEL = 0.95
 class RowsMetric(Metric):
     """A metric whose state is the generated samples' feature rows."""
 
-    def reset(self) -> None:
+    def reset(self, *, keep_reference: bool = False) -> None:
         """Forget every sample."""
         self._rows = FeatureRows()
+
+    def next_ids(self, real: bool, count: int) -> list[str]:
+        """See :meth:`Metric.next_ids`."""
+        return self._side(real).next_ids(count)
+
+    def _side(self, real: bool) -> FeatureRows:
+        return self._rows
 
     def update_features(
         self,
@@ -48,7 +55,7 @@ class RowsMetric(Metric):
         """Keep the rows; see :meth:`Metric.update_features`."""
         if real:
             raise InputError(f"{self.protocol.metric} has no reference side; drop real=True")
-        self._rows.append(samples, features)
+        self._rows.append(samples, {role: in_memory(rows) for role, rows in features.items()})
 
     def _merge(self, other: Self) -> None:
         self._rows.merge(other._rows)
@@ -58,10 +65,6 @@ class RowsMetric(Metric):
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
         self._rows.load_state_dict(state["rows"])
-
-    def _update(self, items: Sequence[Item], *, real: bool = False) -> None:
-        if items:
-            self.update_features(as_samples(items), self._extract(items), real=real)
 
     def _require(self, side: str, n: int) -> None:
         if n < self.minimum:
@@ -82,6 +85,9 @@ class SetMetric(RowsMetric):
     """Name of the extractor's output that is compared, such as ``"2048"``."""
 
     role: ClassVar[str] = "extractor"
+
+    streams: ClassVar[bool] = False
+    """Whether :meth:`_compare` works block by block on features that are not in memory."""
 
     def __init__(
         self,
@@ -107,35 +113,13 @@ class SetMetric(RowsMetric):
     @property
     def needs_reference(self) -> bool:
         """Whether the metric compares with a reference set."""
-        return "reference_set" in self.inputs
+        return REFERENCE_SET in self.inputs
 
-    def update(
-        self,
-        images: Tensor | Sequence[Tensor],
-        real: bool = False,
-        *,
-        ids: Sequence[str] | None = None,
-        value_range: tuple[float, float] = (0.0, 1.0),
-    ) -> None:
-        """Extract features of images and keep them.
-
-        Args:
-            images: uint8 tensor ``(N, 3, H, W)``, a list of ``(3, H, W)`` of any sizes, or floats
-                within ``value_range``.
-            real: True for the reference side.
-            ids: Unique names over all updates and ranks; numbered when left out.
-            value_range: Declared range of float images.
-
-        Raises:
-            InputError: Another shape or dtype, values outside the range, wrong number of ids.
-        """
-        require_own_ids(ids or ())
-        names = ids if ids is not None else self._side(real).next_ids(len(images))
-        self._update(as_items(images, ids=names, value_range=value_range), real=real)
-
-    def reset(self) -> None:
+    def reset(self, *, keep_reference: bool = False) -> None:
         """Forget every sample of both sides; statistics that were loaded stay."""
         super().reset()
+        if keep_reference:
+            return
         self._reset_reference()
         if self._loaded is not None:
             self._use_reference(self._loaded)
@@ -156,7 +140,7 @@ class SetMetric(RowsMetric):
         """Keep the rows of one side; see :meth:`Metric.update_features`."""
         if real:
             self._accept_reference()
-        rows = {self.output: vectors(features[self.role], self.output)}
+        rows = {self.output: matrix(features[self.role], self.output)}
         self._side(real).append(samples, {self.role: rows})
 
     def _accept_reference(self) -> None:
@@ -241,8 +225,9 @@ class SetMetric(RowsMetric):
         if self.needs_reference:
             self._require("reference", len(self._reference))
         samples, features = self._rows.ordered()
-        fake = vectors(features[self.role], self.output)
-        return self._compare(fake, [sample.id for sample in samples])
+        fake = matrix(features[self.role], self.output)
+        ids = [sample.id for sample in samples]
+        return self._compare(fake if self.streams else np.asarray(fake), ids)
 
     def _real(self) -> np.ndarray:
         """The reference features, in natural order of id."""
@@ -250,8 +235,14 @@ class SetMetric(RowsMetric):
         return vectors(features[self.role], self.output)
 
     @abstractmethod
-    def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
-        """Make the result from the generated features (and :meth:`_real`)."""
+    def _compare(self, fake: Any, ids: Sequence[str]) -> Result:
+        """Make the result from the generated features (and :meth:`_real`).
+
+        Args:
+            fake: Array ``(n, d)`` in natural order of id; where the metric :attr:`streams`, it may
+                be a :class:`~genmetrics.core.rows.StoredRows`.
+            ids: The samples' ids.
+        """
 
     def _set_result(
         self,
@@ -296,7 +287,7 @@ class SetMetric(RowsMetric):
             n=n,
             n_reference=n_reference,
             interval=interval,
-            per_sample=dict(zip(ids, map(float, influence), strict=True)),
+            per_sample=PerSample(ids, influence),
             parts={"standard_error": float(standard_error), **(parts or {})},
             warnings=tuple(warnings),
         )
@@ -309,50 +300,6 @@ class SampleMetric(RowsMetric):
     score; it enters nothing and is counted.
     """
 
-    def update(
-        self,
-        images: Tensor | Sequence[Tensor],
-        *,
-        prompts: Sequence[str] | None = None,
-        references: Tensor | Sequence[Tensor] | None = None,
-        masks: Tensor | Sequence[Tensor] | None = None,
-        specs: Sequence[Mapping[str, Any]] | None = None,
-        ids: Sequence[str] | None = None,
-        value_range: tuple[float, float] = (0.0, 1.0),
-    ) -> None:
-        """Extract features of images and keep them.
-
-        Args:
-            images: uint8 tensor ``(N, 3, H, W)``, a list of ``(3, H, W)`` of any sizes, or floats
-                within ``value_range``.
-            prompts: One text an image, for metrics that read prompts.
-            references: The counterparts, in the forms of ``images``, for metrics of pairs.
-            masks: bool ``(N, H, W)``, True where the image was allowed to change.
-            specs: What each image should show, for benchmark rules.
-            ids: Unique names over all updates and ranks; numbered when left out.
-            value_range: Declared range of float images and references.
-
-        Raises:
-            InputError: A needed list is missing, has another length, or holds what it should not.
-        """
-        given = {"prompt": prompts, "reference": references, "spec": specs}
-        plural = {"prompt": "prompts", "reference": "references", "spec": "specs"}
-        for field, values in given.items():
-            if values is None and field in self.inputs:
-                raise InputError(f"{self.protocol.metric} needs {plural[field]}=, one an image")
-        require_own_ids(ids or ())
-        names = ids if ids is not None else self._rows.next_ids(len(images))
-        items = as_items(
-            images,
-            ids=names,
-            value_range=value_range,
-            prompts=prompts,
-            references=references,
-            masks=masks,
-            specs=specs,
-        )
-        self._update(items)
-
     @abstractmethod
     def scores(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> np.ndarray:
         """Score each sample, shape ``(n,)`` float64; NaN where there is no score."""
@@ -362,6 +309,21 @@ class SampleMetric(RowsMetric):
     ) -> dict[str, float]:
         """Further numbers; none by default."""
         return {}
+
+    def sample_parts(
+        self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Further numbers a sample, ``(n,)`` each; NaN where a sample has none.
+
+        The mean of each is one of the ``parts``, with an interval like that of the value.
+        """
+        return {}
+
+    def details(
+        self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
+    ) -> Sequence[Mapping[str, Any]]:
+        """Plain JSON values by name for each sample, such as verdicts; none by default."""
+        return ()
 
     def notes(
         self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
@@ -378,44 +340,45 @@ class SampleMetric(RowsMetric):
         return [sample.prompt or sample.id for sample in samples]
 
     def _compute(self) -> Result:
-        from genmetrics.stats import mean_interval
-
         self._require("generated", len(self._rows))
         samples, features = self._rows.ordered()
-        scores = np.asarray(self.scores(samples, features), dtype=np.float64)
-        if scores.shape != (len(samples),):
+        scores = self._checked(np.asarray(self.scores(samples, features), dtype=np.float64))
+        table = _Table(
+            [sample.id for sample in samples], self.groups(samples), self.clusters(samples)
+        )
+        columns = self.sample_parts(samples, features, scores)
+        means = {name: table.mean(column) for name, column in columns.items()}
+        parts = {name: value for name, (value, _) in means.items()}
+        parts |= self.parts(samples, features, scores)
+        if np.isinf(scores).any():
+            # a mean over infinite decibels says nothing; they are counted apart
+            parts["n_infinite"] = float(np.isinf(scores).sum())
+        said = zip(table.ids, self.details(samples, features, scores), strict=False)
+        common: dict[str, Any] = {
+            "n": int((~np.isnan(scores)).sum()),
+            "per_sample": PerSample(table.ids, scores),
+            "sample_parts": {name: PerSample(table.ids, col) for name, col in columns.items()},
+            "details": {id_: dict(values) for id_, values in said if values},
+            "groups": table.labels(table.groups),
+            "clusters": table.labels(table.clusters),
+            "parts": parts,
+            "intervals": {name: interval for name, (_, interval) in means.items() if interval},
+            "warnings": tuple(self.notes(samples, features, scores)),
+        }
+        if not np.isfinite(scores).any():
+            return self._without_mean(scores, common)
+        value, interval = table.mean(scores, grouped=True)
+        return self._result(value, interval=interval, **common)
+
+    def _checked(self, scores: np.ndarray) -> np.ndarray:
+        if scores.shape != (len(self._rows),):
             raise FeatureError(f"{self.protocol.metric} gave scores of shape {scores.shape}")
         if not in_bounds(scores, self.bounds):
             raise FeatureError(
                 f"{self.protocol.metric} gave a score outside its bounds {self.bounds}:"
                 f" {np.nanmin(scores)} to {np.nanmax(scores)}; check weights"
             )
-        ids = [sample.id for sample in samples]
-        finite = np.isfinite(scores)
-        parts = self.parts(samples, features, scores)
-        if np.isinf(scores).any():
-            # a mean over infinite decibels says nothing; they are counted apart
-            parts["n_infinite"] = float(np.isinf(scores).sum())
-        common: dict[str, Any] = {
-            "n": int((~np.isnan(scores)).sum()),
-            "per_sample": dict(zip(ids, map(float, scores), strict=True)),
-            "parts": parts,
-            "warnings": tuple(self.notes(samples, features, scores)),
-        }
-        if not finite.any():
-            return self._without_mean(scores, common)
-        groups, clusters = self.groups(samples), self.clusters(samples)
-        kept = [i for i in range(len(samples)) if finite[i]]
-        value = group_mean(scores[finite], None if groups is None else [groups[i] for i in kept])
-        interval = mean_interval(
-            scores[finite],
-            clusters=[clusters[i] for i in kept],
-            groups=None if groups is None else [groups[i] for i in kept],
-            level=LEVEL,
-        )
-        if not np.isfinite(interval[0]):
-            return self._result(value, **common)  # one cluster tells nothing about the next
-        return self._result(value, interval=Interval(*interval), **common)
+        return scores
 
     def _without_mean(self, scores: np.ndarray, common: dict[str, Any]) -> Result:
         """Result when no score is finite: all infinite (identical pairs), or none there."""
@@ -425,9 +388,41 @@ class SampleMetric(RowsMetric):
         return self._result(None, status="unavailable", reason="no sample has a score", **common)
 
 
+class _Table(NamedTuple):
+    """Samples with what groups them, and means over them."""
+
+    ids: list[str]
+    groups: list[str] | None
+    clusters: list[str]
+
+    def mean(self, scores: np.ndarray, *, grouped: bool = False) -> tuple[float, Interval | None]:
+        """Mean of the finite scores, or of their group means, and its interval.
+
+        There is none where a group has one cluster: that tells nothing about the next.
+        """
+        from genmetrics.stats import mean_interval
+
+        kept = np.flatnonzero(np.isfinite(scores))
+        groups = [self.groups[i] for i in kept] if grouped and self.groups is not None else None
+        interval = mean_interval(
+            scores[kept],
+            clusters=[self.clusters[i] for i in kept],
+            groups=groups,
+            level=LEVEL,
+        )
+        sound = bool(np.isfinite(interval[0]))
+        return group_mean(scores[kept], groups), Interval(*interval) if sound else None
+
+    def labels(self, labels: Sequence[str] | None) -> dict[str, str] | None:
+        """Label by id; None where every sample is its own."""
+        if labels is None or labels == self.ids:
+            return None
+        return dict(zip(self.ids, labels, strict=True))
+
+
 def group_mean(scores: np.ndarray, groups: Sequence[str] | None) -> float:
     """Mean of the scores, or the unweighted mean of the group means."""
     if groups is None:
-        return float(np.mean(scores))
+        return float(np.mean(scores)) if len(scores) else float("nan")
     labels = np.asarray(groups)
     return float(np.mean([scores[labels == label].mean() for label in sorted(set(groups))]))

@@ -12,8 +12,8 @@ from genmetrics.core.errors import InputError, TooFewSamplesError, UsageError, d
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
+from genmetrics.core.rows import vectors
 from genmetrics.core.sample import Sample
-from genmetrics.core.state import vectors
 from genmetrics.metrics.base import SampleMetric
 
 Convention = Literal["hessel", "100", "cos"]

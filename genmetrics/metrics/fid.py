@@ -14,8 +14,8 @@ from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
 from genmetrics.core.result import Result
+from genmetrics.core.rows import StoredRows, matrix
 from genmetrics.core.sample import Sample
-from genmetrics.core.state import vectors
 from genmetrics.extractors.backbones import INCEPTION, Backbone, backbone
 from genmetrics.metrics.base import SetMetric
 
@@ -49,6 +49,7 @@ class FrechetMetric(SetMetric):
     higher_is_better = False
     bounds = (0.0, None)
     minimum = 2
+    streams = True
 
     def __init__(
         self,
@@ -91,11 +92,12 @@ class FrechetMetric(SetMetric):
         self._accept_reference()
         from genmetrics.stats import Moments
 
-        rows = vectors(features[self.role], self.output)
-        if self._moments is None:
-            self._moments = Moments(rows.shape[1])
+        rows = matrix(features[self.role], self.output)
         self._reference.append(samples, {})  # ids only: no image may count twice
-        self._moments.update(rows)
+        for block in rows if isinstance(rows, StoredRows) else [rows]:
+            if self._moments is None:
+                self._moments = Moments(block.shape[1])
+            self._moments.update(block)
 
     @property
     def _reference_n(self) -> int:
@@ -162,16 +164,17 @@ class FrechetMetric(SetMetric):
         if self._unverified is None:
             self._require("reference", self._reference_n)
         samples, features = self._rows.ordered()
-        fake = vectors(features[self.role], self.output)
+        fake = matrix(features[self.role], self.output)
         return self._compare(fake, [sample.id for sample in samples])
 
-    def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
+    def _compare(self, fake: np.ndarray | StoredRows, ids: Sequence[str]) -> Result:
         from genmetrics.stats import frechet_estimate, frechet_infinity
 
         assert self._moments is not None
         protocol = self.protocol
         assert isinstance(protocol, FrechetProtocol)
-        n, dim = fake.shape
+        n = len(fake)
+        dim = fake.dim if isinstance(fake, StoredRows) else fake.shape[1]
         if self._moments.dim != dim:
             raise InputError(
                 f"the reference has {self._moments.dim} features, the images {dim};"

@@ -154,13 +154,27 @@ class GenEval(SampleMetric):
         """Prompts: images of one prompt are not independent."""
         return [_spec(sample).get("prompt") or sample.prompt or sample.id for sample in samples]
 
+    def sample_parts(
+        self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Each task, and all images together."""
+        tags = np.asarray(self.groups(samples))
+        tasks = sorted(set(tags), key=lambda tag: (TASKS.index(tag) if tag in TASKS else 99, tag))
+        columns = {f"task/{tag}": np.where(tags == tag, scores, np.nan) for tag in tasks}
+        return {**columns, "images": scores}
+
     def parts(
         self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
     ) -> dict[str, float]:
-        """Each task, the share of images, the share of prompts."""
-        total = summarise(self._judge(samples, features))
-        tasks = {f"task/{tag}": value for tag, value in total.tasks.items()}
-        return {**tasks, "images": total.images, "prompts": total.prompts}
+        """Share of prompts with any correct image."""
+        return {"prompts": summarise(self._judge(samples, features)).prompts}
+
+    def details(
+        self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
+    ) -> list[Mapping[str, Any]]:
+        """Verdict of each image, and why it is not correct."""
+        found = self._judge(samples, features)
+        return [{"correct": v.correct, **({"reason": v.reason} if v.reason else {})} for v in found]
 
     def notes(
         self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from genmetrics.core.extractor import ExtractorSpec, Features, take
+from genmetrics.core.extractor import ExtractorSpec
+from genmetrics.core.rows import Features, take
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
 

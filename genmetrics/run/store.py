@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from genmetrics.core.errors import GenmetricsError, InputError
-from genmetrics.core.extractor import ExtractorSpec, Features, Rows
+from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.files import write_atomic
+from genmetrics.core.rows import Features, Rows
 
 _KEYS = "keys"  # reserved tensor name: the content digests of a shard's rows
 

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from genmetrics.core.errors import InputError, PairingError, UsageError
@@ -61,7 +60,7 @@ def attach_prompts(
             f"{path}: {_count(strangers, 'prompt', 'has no image')}"
             f"{_count(bare, 'image', 'has no prompt')}add them, or pass --allow-missing"
         )
-    found = [replace(s, prompt=prompts[s.id]) for s in samples if s.id in prompts]
+    found = [s.having(prompt=prompts[s.id]) for s in samples if s.id in prompts]
     require_prompts(found, str(path))
     return found, [*strangers, *bare]
 
@@ -169,11 +168,11 @@ def _read_counterparts(samples: Sequence[Sample], path: str | os.PathLike[str]) 
 
 
 def _set_reference(sample: Sample, media: Media | None) -> Sample:
-    return replace(sample, reference=media)
+    return sample.having(reference=media)
 
 
 def _set_mask(sample: Sample, media: Media | None) -> Sample:
-    return replace(sample, mask=media)
+    return sample.having(mask=media)
 
 
 def _by_stem(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from genmetrics.core.errors import InputError, PairingError
-from genmetrics.core.sample import Decoded, Item, Media, Sample
+from genmetrics.core.errors import InputError
+from genmetrics.core.fields import FIELDS, Field
+from genmetrics.core.sample import Clip, Decoded, Item, Media, Sample
 from genmetrics.samples.image import to_tensor
 from genmetrics.samples.media import StoredMedia
 
@@ -21,48 +23,74 @@ def load_item(
     fields: Sequence[str],
     decodes: Collection[str] = ("pil",),
     device: str = "cpu",
-) -> tuple[Item, tuple[str, ...]]:
-    """Decode exactly what is asked for. Thread-safe.
+) -> Item:
+    """Decode exactly what is asked for; of a clip no frame yet. Thread-safe.
 
     Args:
         sample: What to load.
-        fields: Fields of the sample, such as ``("image", "prompt")``. Only ``mask`` may be unset.
+        fields: Fields of the sample, such as ``("image", "prompt")``.
         decodes: Whose pixels of the image are wanted: ``"pil"``, ``"nvjpeg"``, or both. nvJPEG
             takes plain JPEGs (see :class:`genmetrics.samples.jpeg.JpegDecoder`), and all other
             files are Pillow's in either case.
         device: The CUDA device on which nvJPEG decodes.
 
     Returns:
-        The item (``image`` and ``reference`` uint8 ``(3, H, W)``, ``mask`` bool ``(H, W)``, True
-        where white), and the names of the conversions of image and reference. Pictures by nvJPEG
+        The item: pictures uint8 ``(3, H, W)``, masks bool ``(H, W)``, True where white, clips as
+        what gives each frame; with the names of the conversions of its pictures. Pictures by nvJPEG
         are in ``decoded``, on the device.
 
     Raises:
-        InputError: A field is unset or cannot be decoded; the message names sample or file.
-        PairingError: Reference or mask have another size than the image; both are named.
+        InputError: A field that is not optional is unset, or one cannot be decoded; the message
+            names sample or file.
     """
     values: dict[str, Any] = {}
     conversions: list[str] = []
-    for field in fields:
-        value = getattr(sample, field)
-        if value is None and field != "mask":
-            raise InputError(f"sample {sample.id!r} has no {field}")
-        if value is None:
+    decoded: dict[str, Tensor] = {}
+    for name in fields:
+        value = getattr(sample, name)
+        if value is None and not (name == "id" or FIELDS[name].optional):
+            raise InputError(f"sample {sample.id!r} has no {name}")
+        if value is None or name == "id":
             continue
-        if field == "mask":
-            value = _load_mask(value)
-        elif field in ("image", "reference"):
-            decoded: Decoded | None = None
-            if field == "image" and "nvjpeg" in decodes:
-                values["decoded"], decoded = _load_with_nvjpeg(value, device)
-                if values["decoded"] and "pil" not in decodes:
-                    continue
-            decoded = decoded or value.load()
-            conversions += decoded.conversions
-            value = to_tensor(decoded.pixels)
-        values[field] = value
-    _check_sizes(sample, values)
-    return Item(**{**values, "id": sample.id}), tuple(conversions)
+        picture: Decoded | None = None
+        if name == "image" and "nvjpeg" in decodes:
+            decoded, picture = _load_with_nvjpeg(value, device)
+            if decoded and "pil" not in decodes:
+                continue
+        values[name], done = _load(FIELDS[name], value, picture)
+        conversions += done
+    names = {name: getattr(sample, name).name for name in fields if _is_stored(name, sample)}
+    return Item(
+        id=sample.id, decoded=decoded, conversions=tuple(conversions), names=names, **values
+    )
+
+
+def _is_stored(name: str, sample: Sample) -> bool:
+    return name in FIELDS and FIELDS[name].stored and getattr(sample, name) is not None
+
+
+def _load(field: Field, value: Any, picture: Decoded | None) -> tuple[Any, tuple[str, ...]]:
+    """Load what a field holds; also the conversions this took."""
+    if field.kind == "picture":
+        return _picture(picture or value.load())
+    if field.kind == "mask":
+        return _load_mask(value), ()
+    if field.kind == "clip":
+        return _frames(value), ()
+    return value, ()
+
+
+def _picture(decoded: Decoded) -> tuple[Tensor, tuple[str, ...]]:
+    return to_tensor(decoded.pixels), decoded.conversions
+
+
+def _frames(clip: Clip) -> list[Callable[[], tuple[Tensor, tuple[str, ...]]]]:
+    """Give what decodes each frame."""
+    return [partial(_frame, load) for load in clip.frames()]
+
+
+def _frame(load: Callable[[], Decoded]) -> tuple[Tensor, tuple[str, ...]]:
+    return _picture(load())
 
 
 def _load_with_nvjpeg(media: Media, device: str) -> tuple[dict[str, Tensor], Decoded | None]:
@@ -87,20 +115,3 @@ def _load_mask(media: Media) -> Tensor:
             " with levels 0 and 255"
         )
     return torch.from_numpy(levels >= _WHITE)
-
-
-def _check_sizes(sample: Sample, values: dict[str, Any]) -> None:
-    image = values.get("image", values.get("decoded", {}).get("nvjpeg"))
-    if image is None or sample.image is None:
-        return
-    height, width = image.shape[1:]
-    for field in ("reference", "mask"):
-        if field not in values:
-            continue
-        other = values[field].shape[-2:]
-        if tuple(other) != (height, width):
-            name = getattr(sample, field).name
-            raise PairingError(
-                f"{sample.image.name} is {width}×{height} but its {field} {name} is"
-                f" {other[1]}×{other[0]}; resize or replace one of them"
-            )

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import FeatureError
 from genmetrics.core.extractor import (
     Extractor,
     ExtractorSpec,
     broken_rows,
     require_sound,
-    take,
 )
+from genmetrics.core.rows import take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ def toy() -> Toy:
 
 def test_every_forward_has_the_fixed_batch_shape_and_surplus_rows_are_dropped():
     extractor = toy()
-    features = extractor.extract(list(range(7)), 3)
+    features = Batches(extractor, 3).run(list(range(7)))
     assert extractor.shapes == [3, 3, 3]
     assert features["s"].tolist() == list(range(7))
     assert len(features["r"]) == 7
@@ -59,12 +60,12 @@ def test_every_forward_has_the_fixed_batch_shape_and_surplus_rows_are_dropped():
 def test_a_short_batch_is_filled_up_to_what_the_extractor_says(fill, shapes):
     extractor = toy()
     extractor.fill = fill
-    assert extractor.extract(list(range(11)), 8)["s"].tolist() == list(range(11))
+    assert Batches(extractor, 8).run(list(range(11)))["s"].tolist() == list(range(11))
     assert extractor.shapes == shapes
 
 
 def test_take_selects_rows_of_every_kind():
-    features = take(toy().extract(list(range(4)), 4), [2, 0])
+    features = take(Batches(toy(), 4).run(list(range(4))), [2, 0])
     assert features["v"][:, 0].tolist() == [3.0, 1.0]
     assert features["r"] == [{"x": 2.0}, {"x": 0.0}]
 

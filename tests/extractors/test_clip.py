@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import FeatureError, UsageError, WeightsError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.sample import Item
@@ -215,7 +216,7 @@ def test_texts_are_padded_no_further_than_needed(tmp_path: Path) -> None:
     assert padded == [16, 32, 16, 40, 40, 32, 16]
 
     def embed(texts: list[Item]) -> Any:
-        return extractor.extract([extractor.prepare(text) for text in texts], 8)
+        return Batches(extractor, 8).run([extractor.prepare(text) for text in texts])
 
     mine = embed(texts)
     tokens = AutoTokenizer.from_pretrained(folder)(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import FeatureError, UsageError
 from genmetrics.core.sample import Item
 from genmetrics.extractors.detector import DetectorSpec
@@ -33,7 +34,7 @@ def first_color(image, detections):
 def run(spec: DetectorSpec, images: list[torch.Tensor], batch: int = 2):
     extractor = spec.build("cpu")
     items = [Item(id=str(i), image=image) for i, image in enumerate(images)]
-    return extractor.extract([extractor.prepare(item) for item in items], batch)["detections"]
+    return Batches(extractor, batch).run([extractor.prepare(item) for item in items])["detections"]
 
 
 IMAGES = [

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import WeightsError
 from genmetrics.core.sample import Item
 from genmetrics.extractors.efficientnet_lite0 import EfficientNetLite0Spec
@@ -93,7 +94,7 @@ def test_batch_sizes_that_are_multiples_of_the_slice_give_equal_bits():
     extractor = EfficientNetLite0Spec.create().build("cpu")
     assert extractor.fill == 2
     by_two, by_six, by_sixteen = (
-        extractor.extract(prepared, size)["pooled"] for size in (2, 6, 16)
+        Batches(extractor, size).run(prepared)["pooled"] for size in (2, 6, 16)
     )
     assert by_two.shape == (11, 1280)
     assert (by_two == by_six).all() and (by_two == by_sixteen).all()

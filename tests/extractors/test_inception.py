@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import UsageError, WeightsError
 from genmetrics.core.extractor import Extractor, require_sound
 from genmetrics.core.sample import Item
@@ -137,7 +138,7 @@ def test_companions_and_position_do_not_matter(inception_file: Path, items: list
     a = extractor.forward(prepared)["2048"]
     b = extractor.forward([prepared[2], prepared[0], prepared[0]])["2048"]
     assert np.array_equal(a[[2, 0, 0]], b)
-    filled = extractor.extract(prepared[:2], 3)["2048"]
+    filled = Batches(extractor, 3).run(prepared[:2])["2048"]
     assert np.array_equal(filled, a[:2])
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import InputError, PairingError
 from genmetrics.core.extractor import broken_rows
 from genmetrics.core.sample import Item
@@ -37,9 +38,9 @@ def test_scores_equal_the_pure_functions_in_float64():
 def test_extract_handles_any_number_of_pairs_whatever_the_batch():
     extractor = SquaredErrorSpec().build("cpu")
     prepared = [extractor.prepare(item(name)) for name in "abcde"]
-    whole = extractor.extract(prepared, 5)
+    whole = Batches(extractor, 5).run(prepared)
     for size in (1, 2, 3):
-        cut = extractor.extract(prepared, size)
+        cut = Batches(extractor, size).run(prepared)
         assert np.array_equal(cut["squared_error"], whole["squared_error"])
 
 
@@ -64,6 +65,17 @@ def test_errors_name_the_pair_and_what_is_wrong(spec):
         extractor.prepare(item("cat", reference=None))
     with pytest.raises(InputError, match=r"'cat': the mask is torch.bool|'cat': the mask is bool"):
         extractor.prepare(item("cat", mask=torch.zeros(5, 5, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.extractor)
+def test_files_of_unequal_size_are_named(spec):
+    small = torch.zeros(3, 19, 24, dtype=torch.uint8)
+    pair = item("a", reference=small, names={"image": "gen/a.png", "reference": "ref/a.png"})
+    with pytest.raises(PairingError) as caught:
+        spec.build("cpu").prepare(pair)
+    assert str(caught.value) == (
+        "gen/a.png is 24x20 but its reference ref/a.png is 24x19; give both the same size"
+    )
 
 
 def test_ssim_of_a_picture_below_its_window_names_picture_and_size():

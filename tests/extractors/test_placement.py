@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +93,7 @@ def test_one_copy_of_a_picture_serves_all_extractors(card: list) -> None:
     assert card == [(3, 40, 50)]
     assert item.image is PICTURE  # extractors without a network find it where it was
     pairs = SquaredErrorSpec().build("meta")
-    assert pairs.prepare(replace(item, reference=PICTURE)).value == 0
+    assert pairs.prepare(Item(id="a", image=PICTURE, reference=PICTURE)).value == 0
     assert card == [(3, 40, 50)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Item, Sample
 from genmetrics.extractors.recorded import RecordedDetectionsSpec, as_detection, read_detections
@@ -30,7 +31,7 @@ def test_records_come_back_by_id_as_plain_json_without_masks(recorded):
     spec.check()
     extractor = spec.build("cpu")
     prepared = [extractor.prepare(Item(id=name)) for name in ("b", "a")]
-    found = extractor.extract(prepared, 1)["detections"]
+    found = Batches(extractor, 1).run(prepared)["detections"]
     assert found[0] == []
     assert found[1] == [
         {"label": "dog", "box": [0.0, 0.0, 9.0, 9.0], "score": 0.8},

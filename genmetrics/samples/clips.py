@@ -1,0 +1,61 @@
+"""Clips by handle: a folder whose pictures are the frames, in natural order of name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from genmetrics.core.errors import InputError
+from genmetrics.core.sample import Decoded
+from genmetrics.samples.listing import list_folder, no_images
+from genmetrics.samples.media import FileMedia
+
+
+@dataclass(frozen=True)
+class FrameFolder:
+    """A clip whose frames are the pictures of a folder."""
+
+    path: str
+    _digest: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def digest(self) -> str:
+        """Hex sha256 of the frames' contents, in order."""
+        if self._digest is None:
+            whole = hashlib.sha256()
+            for media in self._media():
+                whole.update(bytes.fromhex(media.digest()))
+            object.__setattr__(self, "_digest", whole.hexdigest())
+        assert self._digest is not None
+        return self._digest
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the first frame."""
+        return self._media()[0].size()
+
+    def load(self) -> Decoded:
+        """Decode the first frame, which stands for the clip in reports."""
+        return self._media()[0].load()
+
+    def frames(self) -> Iterator[Callable[[], Decoded]]:
+        """Yield what decodes each frame.
+
+        Raises:
+            InputError: The folder cannot be read, or holds no picture.
+        """
+        return (media.load for media in self._media())
+
+    def _media(self) -> list[FileMedia]:
+        folder = Path(self.path)
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder of frames; check the path")
+        listing = list_folder(folder)
+        if not listing.images:
+            raise no_images(folder, listing.seen)
+        return [FileMedia(media.name) for _, media in listing.images]
