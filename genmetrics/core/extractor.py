@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from genmetrics.core.errors import FeatureError
-from genmetrics.core.protocol import Protocol
+from genmetrics.core.protocol import LOCAL, Protocol
 from genmetrics.core.rows import UNANSWERED
 from genmetrics.core.rows import Features as Features  # part of what extractors are written with
 from genmetrics.core.sample import Item
@@ -44,13 +44,16 @@ class ExtractorSpec(Protocol):
     same_size: ClassVar[tuple[str, ...]] = ()
     """Fields whose pictures must be as large as the image; looked at before a model loads."""
 
-    requests: ClassVar[int] = 8
-    """In lane ``remote``, how many samples are asked about at a time."""
-
     extractor: str
 
     view: str = "whole"
     """Which parts of a sample are its items: a row of :data:`genmetrics.core.views.VIEWS`."""
+
+    requests: int = field(default=8, metadata=LOCAL)
+    """In lane ``remote``, how many samples are asked about at a time."""
+
+    per_minute: float | None = field(default=None, metadata=LOCAL)
+    """In lane ``remote``, how many questions an endpoint takes a minute; None for any number."""
 
     @property
     def reads(self) -> tuple[str, ...]:

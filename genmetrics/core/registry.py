@@ -16,6 +16,9 @@ M = TypeVar("M", bound=type[Metric])
 _METRICS: dict[str, type[Metric]] = {}
 _NOT_OPTIONS = ("self", "device", "weights", "reference")  # set by the run, not a metric's option
 
+NETWORK_OPTIONS: Mapping[str, Any] = {"precision": Literal["fp32", "tf32", "bf16"]}
+"""Options of every metric that has a network: how it computes, whatever the run's others do."""
+
 
 class Request(NamedTuple):
     """A metric asked for by name: ``fid@clean:key=value``."""
@@ -118,17 +121,23 @@ def parse(texts: Iterable[str]) -> list[Request]:
 
 def create(request: Request, *, device: str = "auto", weights: Any = None) -> Metric:
     """Build a metric. ``weights`` (id to path) reaches those that take weights."""
-    arguments: dict[str, Any] = dict(request.options)
+    arguments = {n: v for n, v in request.options.items() if n not in NETWORK_OPTIONS}
     if request.variant is not None:
         arguments[request.metric.variant_option] = request.variant
     parameters = inspect.signature(request.metric.__init__).parameters
     if weights and "weights" in parameters:
         arguments["weights"] = weights
-    return request.metric(device=device, **arguments)
+    metric = request.metric(device=device, **arguments)
+    for name in request.options.keys() & NETWORK_OPTIONS.keys():
+        if not any(hasattr(spec, name) for spec in metric.extractors.values()):
+            raise UsageError(f"{request.id} has no network, so {name} means nothing; drop it")
+    return metric
 
 
 def _option(metric: type[Metric], text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
+    if separator and name in NETWORK_OPTIONS:
+        return name, _convert(f"{metric.id}:{name}", NETWORK_OPTIONS[name], value)
     known = options_of(metric)
     if not separator or name not in known:
         listed = ", ".join(known) or "none"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.rows import Features, take
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
-
-if TYPE_CHECKING:
-    from genmetrics.run.extract import Job
+from genmetrics.run.work import Job
 
 PIECE = 1024
 """Rows that travel at a time, so that no rank holds more of another's than this."""
@@ -39,8 +37,7 @@ def collect(job: Job, store: FeatureStore, ranks: Ranks) -> None:
 
 def _lacking(job: Job, store: FeatureStore) -> list[str]:
     known = store.keys(job.spec)
-    wanted = dict.fromkeys(who.sample.digest(job.spec.inputs) for who in job.members)
-    return [key for key in wanted if key not in known]
+    return [key for key in dict.fromkeys(job.keys) if key not in known]
 
 
 def _offer(spec: ExtractorSpec, keys: Sequence[str], store: FeatureStore) -> _Offer:

@@ -79,6 +79,11 @@ class FeatureStore:
             self.scan(spec, self.shards(spec))
         return self._index[spec.fingerprint]
 
+    def having(self, spec: ExtractorSpec, keys: Sequence[str]) -> np.ndarray:
+        """Tell for each key whether its row is known to be here, bool ``(n,)``."""
+        known = self.keys(spec)
+        return np.fromiter((key in known for key in keys), dtype=bool, count=len(keys))
+
     def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
         """Store the rows of ``keys``; returns when they are on disk."""
         from safetensors.numpy import save
@@ -160,6 +165,11 @@ class Writer:
 
     def __enter__(self) -> Self:
         return self
+
+    def having(self, spec: ExtractorSpec, keys: Sequence[str]) -> np.ndarray:
+        """Tell for each key whether its row is known to be here, bool ``(n,)``."""
+        known = self.keys(spec)
+        return np.fromiter((key in known for key in keys), dtype=bool, count=len(keys))
 
     def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
         """Hand a batch over once the one before is on disk; raises what that one met."""

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import genmetrics as gm
 from genmetrics.core.errors import GenmetricsError
-from genmetrics.core.extractor import concatenate
+from genmetrics.core.rows import concatenate
 from genmetrics.integrations.torchmetrics import TorchMetric
 from tests.integrations.toys import Frames, samples
 from tests.ranks import one_thread
