@@ -59,6 +59,8 @@ class SideSet:
 
     path: str
     samples: list[Sample]
+    notes: tuple[str, ...] = ()
+    """What every metric of this side should say of the files, such as those that are no images."""
 
     def digest(self, *fields: str) -> str:
         """sha256 over the sorted content digests of each sample's fields.
@@ -87,11 +89,13 @@ class Plan:
     """Field of the generated samples to the path it was read from, where that is another one."""
 
     def notes(self, metric: Metric) -> list[str]:
-        """What a reader of a set metric should know of the sets: copies, and common images."""
+        """What a reader of a metric should know of the files, and of copies in sets."""
+        notes = list(self.sides["generated"].notes)
+        if self.reads_reference(metric):
+            notes += self.sides["reference"].notes
         if not isinstance(metric, SetMetric):
-            return []
+            return notes
         generated = self._contents("generated")
-        notes = []
         copies = len(generated) - len(set(generated))
         if copies:
             notes.append(f"{copies} of {len(generated)} generated images are copies of others")
@@ -303,25 +307,31 @@ def _read_inputs(
 
 
 def _read(path: Path, inputs: Inputs) -> SideSet:
+    from genmetrics.samples.listing import LeftOut
     from genmetrics.samples.sources import read_samples
 
-    samples = read_samples(path, recursive=inputs.recursive, limit=inputs.limit)
-    return SideSet(str(path), samples)
+    out = LeftOut()
+    samples = read_samples(path, recursive=inputs.recursive, limit=inputs.limit, left_out=out)
+    return SideSet(str(path), samples, out.notes(path))
 
 
 def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
     """Read the generated side whole, join what belongs to it, and only then cut it to the limit."""
     from genmetrics.samples.attach import attach_masks, attach_pairs, attach_prompts
-    from genmetrics.samples.geneval import prompts_without_images
+    from genmetrics.samples.listing import LeftOut
     from genmetrics.samples.sources import read_samples
 
     path = Path(inputs.generated)
     allow = inputs.allow_missing
+    out = LeftOut()
     samples = read_samples(
-        path, recursive=inputs.recursive, layout=inputs.layout, allow_missing=allow
+        path,
+        recursive=inputs.recursive,
+        layout=inputs.layout,
+        allow_missing=allow,
+        left_out=out,
     )
-    if allow and path.is_dir():
-        missing += prompts_without_images(path)
+    missing += out.missing
     if inputs.prompts is not None:
         samples, gone = attach_prompts(samples, inputs.prompts, allow_missing=allow)
         missing += gone
@@ -334,7 +344,7 @@ def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
         samples, gone = attach_masks(samples, inputs.masks, allow_missing=allow)
         missing += gone
     missing[:] = dict.fromkeys(missing)  # what lacks a prompt may lack its counterpart too
-    return SideSet(str(inputs.generated), samples[: inputs.limit])
+    return SideSet(str(inputs.generated), samples[: inputs.limit], out.notes(path))
 
 
 def _check_media(plan: Plan, inputs: Inputs, workers: int, ranks: Ranks) -> None:

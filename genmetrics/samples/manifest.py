@@ -6,7 +6,8 @@ from pathlib import Path
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Sample
-from genmetrics.samples.listing import is_image, quoted, scan, unique_ids, without_suffix
+from genmetrics.samples.kinds import is_image
+from genmetrics.samples.listing import quoted, scan, unique_ids, without_suffix
 from genmetrics.samples.media import FileMedia
 from genmetrics.samples.tables import Row, read_table
 
