@@ -20,6 +20,7 @@ from genmetrics.samples.bundles import PROMPTS
 from genmetrics.samples.kinds import SUFFIXES, is_image, kind_of
 from genmetrics.samples.listing import LeftOut, begins_as_picture, no_images, quoted
 from genmetrics.samples.media import SpanMedia
+from genmetrics.samples.tables import pairs_once
 
 _KEY = re.compile(r"(?s)((?:.*/)?[^./][^./]*)\.([^/]*)")
 _META = re.compile(r"__[^/]*__($|/)")  # bookkeeping of the webdataset package
@@ -190,7 +191,9 @@ def _texts(one: _Found, asked: str | None) -> tuple[str | None, Mapping[str, Any
         return prompt, None
     media = one.fields["json"]
     try:
-        row = json.loads(_text(media))
+        row = json.loads(_text(media), object_pairs_hook=pairs_once(media.name))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{media.name} is not JSON: {error}; write it again") from error
     if not isinstance(row, dict):

@@ -65,3 +65,14 @@ def test_names_that_link_to_one_blob_are_as_many_samples_as_copies(run, pairs, t
     assert code == 0
     assert strictly(text)["metrics"]["psnr"]["n"] == 6
     assert value(text) == value(copies)
+
+
+# -- of a column that came twice, the last one won -------------------------------------------------
+
+
+def test_a_column_twice_is_an_error_that_names_it(run, pairs, tmp_path):
+    table = tmp_path / "m.csv"
+    table.write_text("file,reference,reference\ngen/crop_0.png,clean/crop_0.png,gen/crop_0.png\n")
+    code, _, err = run("eval", table, "-m", "psnr")
+    assert code == 2
+    assert f"{table} line 1 has the column 'reference' more than once" in one_line(err)

@@ -382,6 +382,14 @@ def test_a_manifest_by_id_finds_the_file_beside_it(tmp_path):
         ('{"file": ["a.png"]}', "expected text"),
         ('{"file": "a.png", "prompt": 1.5}', "'prompt' is 1.5; expected text"),
         ('{"file": "a.png"}\n{"file": "a.png", "id": "a"}', r"line 2 gives id 'a' again"),
+        (
+            '{"file": "a.png"}\n{"file": "b", "file": "c"}',
+            "line 2 has the column 'file' more",
+        ),
+        (
+            '{"file": "a.png", "spec": {"x": 1, "x": 2}}',
+            "line 1 has the column 'x' more",
+        ),
     ],
 )
 def test_broken_jsonl_is_refused_by_line(tmp_path, text, reason):
@@ -402,6 +410,8 @@ def test_broken_jsonl_is_refused_by_line(tmp_path, text, reason):
         (b'file,prompt\na.png,"open\n', "is not csv"),
         (b"file,prompt\na.png,caf\xe9\n", "not UTF-8 at byte 21"),
         (b"picture,prompt\na.png,x\n", "no 'file' and no 'id'"),
+        (b"file,reference,reference\na.png,b,a\n", "line 1 has the column 'reference' more than"),
+        (b"file,note, note\na.png,b,a\n", "line 1 has the column 'note' more than once"),
     ],
 )
 def test_broken_csv_is_refused_by_line(tmp_path, text, reason):

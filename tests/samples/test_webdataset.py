@@ -205,6 +205,7 @@ def test_nothing_is_unpickled(tmp_path):
     [
         ("a_txt", b"caf\xe9", r"s\.tar!a\.txt is not UTF-8 at byte 3"),
         ("a_json", b"{", r"s\.tar!a\.json is not JSON"),
+        ("a_json", b'{"text": "a", "text": "b"}', r"a\.json has the column 'text' more than once"),
         ("a_json", b"[" * 100_000, r"s\.tar!a\.json is not JSON"),
         ("a_json", b"\xff", r"s\.tar!a\.json is not UTF-8"),
         ("a_txt", b"x" * ((8 << 20) + 1), r"s\.tar!a\.txt has 8388609 bytes"),
