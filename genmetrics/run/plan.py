@@ -182,7 +182,8 @@ def make_plan(
         decode=decode,
     )
     _require_sources(built, inputs)
-    sides, statistics, missing = ranks.share(lambda: _read_inputs(inputs))
+    reads = _fields_read(built)
+    sides, statistics, missing = ranks.share(lambda: _read_inputs(inputs, reads))
     sources = {
         field: str(path)
         for field, path in (
@@ -204,6 +205,13 @@ def make_plan(
     _check_media(plan, inputs, workers, ranks)
     _require_counts(plan)
     return plan
+
+
+def _fields_read(metrics: Mapping[str, Metric]) -> frozenset[str]:
+    """Fields of samples that some metric needs, or an extractor reads."""
+    needs = {field for metric in metrics.values() for field in metric.inputs}
+    specs = [spec for metric in metrics.values() for spec in metric.extractors.values()]
+    return frozenset(needs.union(*(spec.inputs for spec in specs)))
 
 
 def build_metrics(
@@ -280,8 +288,7 @@ def _require_used(requests: Sequence[Request], weights: Mapping[str, Any] | None
 
 
 def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
-    reads = {name for m in metrics.values() for s in m.extractors.values() for name in s.inputs}
-    if inputs.masks is not None and "mask" not in reads:
+    if inputs.masks is not None and "mask" not in _fields_read(metrics):
         raise UsageError(f"masks {inputs.masks}: no metric of this run reads masks; drop --masks")
     for name, metric in metrics.items():
         for needed in metric.inputs:
@@ -291,11 +298,11 @@ def _require_sources(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
 
 
 def _read_inputs(
-    inputs: Inputs,
+    inputs: Inputs, reads: frozenset[str]
 ) -> tuple[dict[Side, SideSet], Statistics | None, list[str]]:
     """List both sides; no picture is opened. Also the statistics, and names without a partner."""
     missing: list[str] = []
-    sides: dict[Side, SideSet] = {"generated": _read_generated(inputs, missing)}
+    sides: dict[Side, SideSet] = {"generated": _read_generated(inputs, reads, missing)}
     if inputs.reference is None:
         return sides, None, missing
     path = Path(inputs.reference)
@@ -315,9 +322,14 @@ def _read(path: Path, inputs: Inputs) -> SideSet:
     return SideSet(str(path), samples, out.notes(path))
 
 
-def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
+def _read_generated(inputs: Inputs, reads: frozenset[str], missing: list[str]) -> SideSet:
     """Read the generated side whole, join what belongs to it, and only then cut it to the limit."""
-    from genmetrics.samples.attach import attach_masks, attach_pairs, attach_prompts
+    from genmetrics.samples.attach import (
+        attach_masks,
+        attach_pairs,
+        attach_prompts,
+        without_missing,
+    )
     from genmetrics.samples.listing import LeftOut
     from genmetrics.samples.sources import read_samples
 
@@ -343,6 +355,8 @@ def _read_generated(inputs: Inputs, missing: list[str]) -> SideSet:
     if inputs.masks is not None:
         samples, gone = attach_masks(samples, inputs.masks, allow_missing=allow)
         missing += gone
+    samples, gone = without_missing(samples, reads, path, allow_missing=allow)
+    missing += gone
     missing[:] = dict.fromkeys(missing)  # what lacks a prompt may lack its counterpart too
     return SideSet(str(inputs.generated), samples[: inputs.limit], out.notes(path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import struct
 import tarfile
@@ -117,14 +118,15 @@ def _list_zip(archive: str) -> Listing:
     with zipfile.ZipFile(archive) as file:
         for info in file.infolist():
             seen += not info.is_dir()
-            if info.is_dir() or not is_visible(info.filename):
+            name = _name_in_zip(info)
+            if info.is_dir() or not is_visible(name):
                 continue
-            picture = is_image(info.filename)
-            if picture or is_unknown(info.filename):
+            picture = is_image(name)
+            if picture or is_unknown(name):
                 _require_plain(archive, info)
-            (found if picture else others)[info.filename] = ZipMedia(
+            (found if picture else others)[name] = ZipMedia(
                 archive,
-                info.filename,
+                name,
                 info.header_offset,
                 info.compress_size,
                 info.file_size,
@@ -132,6 +134,23 @@ def _list_zip(archive: str) -> Listing:
                 info.CRC,
             )
     return _listing(found, others, seen)
+
+
+def _name_in_zip(info: zipfile.ZipInfo) -> str:
+    """Return a member's name as its author meant it.
+
+    The archiver of macOS writes UTF-8 without saying so, which by the standard would be code page
+    437; some of Windows write backslashes.
+    """
+    name = info.filename
+    if not name.isascii() and not info.flag_bits & _UTF_8:
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    return name.replace("\\", "/") if info.create_system == _FAT else name
+
+
+_UTF_8 = 0x800  # flag of a zip member
+_FAT = 0  # the system that zip members of Windows name
 
 
 def _require_plain(archive: str, info: zipfile.ZipInfo) -> None:

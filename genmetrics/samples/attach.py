@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from genmetrics.core.errors import InputError, PairingError, UsageError
 from genmetrics.core.sample import Media, Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.listing import quoted, without_suffix
+from genmetrics.samples.names import forms_differ, meet, nfc, unambiguous
 from genmetrics.samples.sources import read_samples
 from genmetrics.samples.tables import Row, read_table
 
@@ -59,7 +60,9 @@ def attach_prompts(
     if (strangers or bare) and not (allow_missing and prompts):
         raise PairingError(
             f"{path}: {_count(strangers, 'prompt', 'has no image')}"
-            f"{_count(bare, 'image', 'has no prompt')}add them, or pass --allow-missing"
+            f"{_count(bare, 'image', 'has no prompt')}"
+            f"{forms_differ(strangers, (s.id for s in samples))}"
+            f"add them{_ALLOW if prompts else ''}"
         )
     found = [replace(s, prompt=prompts[s.id]) for s in samples if s.id in prompts]
     require_prompts(found, str(path))
@@ -68,12 +71,58 @@ def attach_prompts(
 
 def require_prompts(samples: Iterable[Sample], where: str) -> None:
     """Raise :class:`InputError` naming every sample without a prompt; an empty one is none."""
-    empty = [sample.id for sample in samples if not (sample.prompt or "").strip()]
+    empty = [sample.id for sample in samples if not carries(sample, "prompt")]
     if empty:
         raise InputError(
             f"{where}: {len(empty)} samples have an empty prompt or none: {quoted(empty)}; text"
             " metrics need one"
         )
+
+
+def without_missing(
+    samples: Sequence[Sample],
+    fields: Collection[str],
+    path: str | os.PathLike[str],
+    *,
+    allow_missing: bool = False,
+) -> Attached:
+    """Leave out what lacks a field that others of a set carry: a manifest with empty cells.
+
+    Args:
+        samples: The generated side, with what was attached.
+        fields: What the metrics read.
+        path: Where the samples come from, for errors.
+        allow_missing: Leave them out instead of refusing.
+
+    Returns:
+        Samples with the prompt, reference and spec that ``fields`` asks for, and the ids of the
+        others. An image without mask stays, as in :func:`attach_masks`, and is named. A field that
+        no sample has is left to the metrics, which say where it can come from.
+
+    Raises:
+        PairingError: Some lack a field, all are listed; or none has all of them.
+    """
+    gone: dict[str, list[str]] = {}
+    for field in (f for f in _BESIDE if f in fields):
+        bare = [sample.id for sample in samples if not carries(sample, field)]
+        if bare and len(bare) < len(samples):
+            gone[field] = bare
+    lacking = {id_ for field in gone if field != "mask" for id_ in gone[field]}
+    kept = [sample for sample in samples if sample.id not in lacking]
+    if gone and not (allow_missing and kept):
+        counts = [_count(bare, "image", f"has no {field}") for field, bare in gone.items()]
+        fix = f"add them{_ALLOW if kept else ''}"
+        raise PairingError(f"{os.fspath(path)}: {''.join(counts)}{fix}")
+    return kept, list(dict.fromkeys(id_ for bare in gone.values() for id_ in bare))
+
+
+_BESIDE = ("prompt", "reference", "mask", "spec")
+
+
+def carries(sample: Sample, field: str) -> bool:
+    """Tell whether a sample has a field; an empty prompt is none."""
+    value = getattr(sample, field)
+    return bool(value.strip() if isinstance(value, str) else value)
 
 
 def attach_pairs(
@@ -185,19 +234,26 @@ def _by_stem(
     allow_missing: bool,
 ) -> Attached:
     media = {other.id: other.image for other in others}
-    ids = {sample.id for sample in samples}
-    alone = [sample.id for sample in samples if sample.id not in media]
-    strangers = [other.id for other in others if other.id not in ids]
-    both = len(samples) - len(alone)
-    if (alone or strangers) and not (allow_missing and both):
+    ids = [sample.id for sample in samples]
+    partner = meet(ids, media)
+    alone = [id_ for id_ in ids if id_ not in partner]
+    met = set(partner.values())
+    strangers = [other for other in media if other not in met]
+    if (alone or strangers) and not (allow_missing and partner):
         order = what == "counterpart" and len(samples) == len(others)
-        hint = "; --pair-by order pairs both sides in natural order" if not both and order else ""
+        hint = "; --pair-by order pairs both sides in natural order" if order else ""
         raise PairingError(
             f"{os.fspath(path)}: {_count(alone, 'image', f'has no {what}')}"
             f"{_count(strangers, what, 'has no image')}"
-            f"pair equal names, or pass --allow-missing{hint}"
+            f"{forms_differ(alone, media) or forms_differ(strangers, ids)}"
+            f"pair equal names{_ALLOW if partner else hint}"
         )
-    return [setter(s, media[s.id]) for s in samples if s.id in media], [*alone, *strangers]
+    paired = [setter(s, media[partner[s.id]]) for s in samples if s.id in partner]
+    return paired, [*alone, *strangers]
+
+
+_ALLOW = ", or pass --allow-missing"
+"""Of no use where nothing has a partner."""
 
 
 def _count(names: Sequence[str], what: str, lacks: str) -> str:
@@ -223,22 +279,37 @@ class _Index:
     """Finds the sample a table's key means."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        self._full = dict(_unambiguous((s.id, s.id) for s in samples))
-        self._full |= _unambiguous(
+        self._full = dict(unambiguous((s.id, s.id) for s in samples))
+        self._full |= unambiguous(
             (f"{s.id}{suffix}", s.id) for s in samples if (suffix := _suffix(s))
         )
-        self._last = _unambiguous((key.rsplit("/", 1)[-1], id_) for key, id_ in self._full.items())
+        self._last = unambiguous((key.rsplit("/", 1)[-1], id_) for key, id_ in self._full.items())
 
     def find(self, key: str) -> str | None:
         """Return the sample's id; the most literal reading of ``key`` wins."""
         parts = key.replace("\\", "/").removeprefix("./").split("/")
         tails = [key, *("/".join(parts[i:]) for i in range(len(parts)))]
-        for table in (self._full, self._last):
-            for tail in tails:
-                found = table.get(tail) or table.get(without_suffix(tail))
-                if found is not None:
-                    return found
-        return None
+        found = _first(tails, (self._full, self._last))
+        return found or _first(map(nfc, tails), self._composed)
+
+    @cached_property
+    def _composed(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The tables under NFC, for keys that passed through another system."""
+        full, last = (
+            unambiguous((nfc(key), id_) for key, id_ in table.items())
+            for table in (self._full, self._last)
+        )
+        return full, last
+
+
+def _first(tails: Iterable[str], tables: Iterable[Mapping[str, str]]) -> str | None:
+    listed = list(tails)
+    for table in tables:
+        for tail in listed:
+            found = table.get(tail) or table.get(without_suffix(tail))
+            if found is not None:
+                return found
+    return None
 
 
 def _suffix(sample: Sample) -> str:
@@ -246,9 +317,3 @@ def _suffix(sample: Sample) -> str:
     name = (sample.path or "").replace("\\", "/").rsplit("/", 1)[-1]
     suffix = name[len(without_suffix(name)) :]
     return "" if sample.id.endswith(suffix) else suffix
-
-
-def _unambiguous(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    listed = list(pairs)
-    targets = Counter(key for key, _ in set(listed))
-    return {key: id_ for key, id_ in listed if targets[key] == 1}
