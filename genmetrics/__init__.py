@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "evaluate": "genmetrics.api",
-    "Report": "genmetrics.run.evaluate",
+    "Report": "genmetrics.run.decide",
     "load_image": "genmetrics.samples.image",
     "log_to": "genmetrics.report.log",
     "Metric": "genmetrics.core.metric",

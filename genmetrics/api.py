@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from genmetrics.core.metric import Metric
-from genmetrics.report.files import check_out, write_report
-from genmetrics.run.evaluate import Cache, Report, how_to_run, run_plan
+from genmetrics.report.files import check_out, write_reports
+from genmetrics.run.build import Asked
+from genmetrics.run.decide import Report
+from genmetrics.run.evaluate import Cache, Running
+from genmetrics.run.evaluate import evaluate as run
+from genmetrics.run.inputs import Inputs, joined_fields
 from genmetrics.run.launch import joined
-from genmetrics.run.plan import Inputs, make_plan
 from genmetrics.run.progress import Progress
 from genmetrics.run.ranks import ALONE
+from genmetrics.run.work import GENERATED, QUEUE_MB
 
 
 def evaluate(
-    generated: str | Path,
-    reference: str | Path | None = None,
+    generated: Any,
+    reference: Any = None,
     metrics: str | Metric | Sequence[str | Metric] = (),
     *,
     suite: str | Sequence[str] = (),
@@ -25,6 +29,7 @@ def evaluate(
     pair_by: Literal["stem", "order"] = "stem",
     masks: str | Path | None = None,
     prompts: str | Path | None = None,
+    fields: Mapping[str, str | Path] | None = None,
     layout: str = "auto",
     recursive: bool = False,
     limit: int | None = None,
@@ -34,6 +39,7 @@ def evaluate(
     decode: Literal["pil", "nvjpeg"] = "pil",
     batch_size: int | Literal["auto"] = "auto",
     workers: int | None = None,
+    queue_mb: int = QUEUE_MB,
     cache: Cache = None,
     out: str | Path | None = None,
     on_error: Literal["fail", "skip"] = "fail",
@@ -43,11 +49,12 @@ def evaluate(
     weights: Mapping[str, str | Path] | None = None,
     progress: Progress | None = None,
     distributed: bool = False,
-) -> Report:
+) -> Any:
     """Evaluate generated images: one decode, one pass an extractor, every metric.
 
     Args:
-        generated: Folder, archive, manifest or npz of images.
+        generated: Folder, archive, manifest or npz of images; or several such by name, which are
+            judged in one pass.
         reference: Reference set in the same forms, or a statistics file of ``stats build``.
         metrics: Metric ids such as ``"fid@clean"`` or ``"kid@tf1:subsets=50"``, or Metric objects.
         suite: Names of suites, such as ``"lite"``.
@@ -55,6 +62,8 @@ def evaluate(
         pair_by: Pair by file stem, or by natural order.
         masks: Folder of masks, white where an image was allowed to change.
         prompts: jsonl or csv with ``id`` (or ``file``) and ``prompt``.
+        fields: Further fields of samples by name, each a folder whose files have the names of the
+            images, or a table.
         layout: How ``generated`` is laid out.
         recursive: Read sub-folders too.
         limit: Use only the first images of each set, in natural order.
@@ -66,8 +75,10 @@ def evaluate(
             quite the same; enters the fingerprint too.
         batch_size: Samples a forward pass; ``"auto"`` measures on a GPU, and is 32 on a CPU.
         workers: Decoding threads; None is one a core.
+        queue_mb: Most MiB of prepared images that wait for the models.
         cache: Folder of the feature store; None is the default, False keeps nothing.
-        out: Folder for results.json, samples.jsonl and report.html.
+        out: Folder for results.json, samples.jsonl and report.html; of several sets, one folder
+            each in it.
         on_error: ``"fail"`` lists every unusable file and stops; ``"skip"`` leaves them out.
         allow_missing: Score what has a partner or prompt, and report what has none.
         allow_unverified_reference: Accept a bare npz with mu and sigma.
@@ -79,19 +90,18 @@ def evaluate(
             same report; files are written by rank 0. Otherwise this process works alone.
 
     Returns:
-        The report; ``report["fid@clean"].value`` is a number.
+        The report; ``report["fid@clean"].value`` is a number. Of several sets, name to report.
 
     Raises:
         GenmetricsError: Bad input or usage, in one line, before anything was written.
     """
     folder = None if out is None else check_out(Path(out))
+    several = isinstance(generated, Mapping)
     inputs = Inputs(
-        generated=generated,
+        generated=dict(generated) if several else {GENERATED: generated},
         reference=reference,
-        pair_with=pair_with,
+        joined=joined_fields({**(fields or {})}, pair_with=pair_with, masks=masks, prompts=prompts),
         pair_by=pair_by,
-        masks=masks,
-        prompts=prompts,
         layout=layout,
         recursive=recursive,
         limit=limit,
@@ -99,29 +109,21 @@ def evaluate(
         allow_missing=allow_missing,
         allow_unverified_reference=allow_unverified_reference,
     )
+    asked = Asked(
+        metrics=[metrics] if isinstance(metrics, str | Metric) else metrics,
+        suites=[suite] if isinstance(suite, str) else suite,
+        weights=dict(weights or {}),
+        seed=seed,
+        precision=precision,
+        compiled=compiled,
+        decode=decode,
+    )
+    running = Running(
+        device=device, batch_size=batch_size, workers=workers, queue_mb=queue_mb, cache=cache
+    )
     with joined(device) if distributed else ALONE as ranks:
-        how = how_to_run(
-            device=device,
-            batch_size=batch_size,
-            workers=workers,
-            on_error=on_error,
-            progress=progress if ranks.main else None,
-            ranks=ranks,
-        )
-        plan = make_plan(
-            inputs,
-            [metrics] if isinstance(metrics, str | Metric) else metrics,
-            suites=[suite] if isinstance(suite, str) else suite,
-            device=device,
-            weights=weights,
-            seed=seed,
-            precision=precision,
-            compiled=compiled,
-            decode=decode,
-            workers=how.workers,
-            ranks=ranks,
-        )
-        report = run_plan(plan, how, cache=cache)
+        shown = progress if ranks.main else None
+        reports = run(inputs, asked, running, ranks=ranks, progress=shown)
         if folder is not None and ranks.main:
-            write_report(report, folder)
-    return report
+            write_reports(reports, folder, several=several)
+    return reports if several else reports[GENERATED]

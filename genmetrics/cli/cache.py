@@ -107,11 +107,11 @@ def size(count: int) -> str:
 
 
 def _store(folder: Path | None) -> FeatureStore:
-    from genmetrics.run.evaluate import open_store
+    from genmetrics.run.evaluate import feature_store
 
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--cache {folder} is not a folder")
-    with open_store(folder) as store:
+    with feature_store(folder) as store:
         return store
 
 

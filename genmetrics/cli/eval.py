@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from genmetrics.cli import options, output
+from genmetrics.run.work import GENERATED, QUEUE_MB
 
 if TYPE_CHECKING:
-    from genmetrics.run.evaluate import Report
+    from genmetrics.run.decide import Report
     from genmetrics.run.plan import Plan
 
 
 def evaluate(
     generated: Annotated[
-        Path, typer.Argument(metavar="GENERATED", help="Folder, archive, manifest or npz.")
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]GENERATED...",
+            help="Folder, archive, manifest or npz; of several sets NAME=DIR each.",
+        ),
     ],
     ref: Annotated[
         Path | None,
@@ -61,6 +67,15 @@ def evaluate(
             "--prompts",
             metavar="FILE",
             help="jsonl or csv with id (or file) and prompt.",
+            rich_help_panel=options.INPUTS,
+        ),
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="FIELD=PATH",
+            help="A further field of samples: files of their names, or a table. Repeatable.",
             rich_help_panel=options.INPUTS,
         ),
     ] = None,
@@ -119,6 +134,7 @@ def evaluate(
     decode: options.Decode = "pil",
     batch_size: options.BatchSize = "auto",
     workers: options.Workers = None,
+    queue_mb: options.QueueMb = QUEUE_MB,
     processes: options.Processes = None,
     cache: options.Cache = None,
     no_cache: options.NoCache = False,
@@ -127,10 +143,18 @@ def evaluate(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write results.json, samples.jsonl and report.html.",
+            help="Write results.json, samples.jsonl and report.html (of several sets, in DIR/NAME).",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace another run's results in --out.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -142,91 +166,102 @@ def evaluate(
     quiet: options.Quiet = False,
 ) -> int:
     """Judge generated images: one decode, one pass a model, every metric."""
-    size = options.batch_size(batch_size)
-    folder = options.cache(cache, no_cache)
-    replaced = options.weights(weights)
+    from genmetrics.run.build import Asked
+    from genmetrics.run.evaluate import Running
+    from genmetrics.run.evaluate import evaluate as run
+    from genmetrics.run.inputs import Inputs, joined_fields
+
+    sets = options.named_sets(generated)
+    inputs = Inputs(
+        generated=sets or {GENERATED: generated[0]},
+        reference=ref,
+        joined=joined_fields(
+            options.pairs("--with", fields), pair_with=pair_with, masks=masks, prompts=prompts
+        ),
+        pair_by=pair_by,
+        layout=layout,
+        recursive=recursive,
+        limit=limit,
+        on_error=on_error,
+        allow_missing=allow_missing,
+        allow_unverified_reference=allow_unverified_ref,
+    )
+    asked = Asked(
+        metrics=metrics or (),
+        suites=suite or (),
+        weights=options.weights(weights),
+        seed=seed,
+        precision=precision,
+        compiled=compiled,
+        decode=decode,
+    )
+    running = Running(
+        device=device,
+        batch_size=options.batch_size(batch_size),
+        workers=workers,
+        queue_mb=queue_mb,
+        cache=options.cache(cache, no_cache),
+    )
     if out is not None:
         from genmetrics.report.files import check_out
 
         check_out(out)
     with output.only_data_on_stdout(), output.world(processes, device) as ranks:
         from genmetrics.report.progress import on_stderr
-        from genmetrics.run.evaluate import how_to_run, run_plan
-        from genmetrics.run.plan import Inputs, make_plan
 
         quiet = quiet or not ranks.main
-        how = how_to_run(
-            device=device,
-            batch_size=size,
-            workers=workers,
-            on_error=on_error,
+        reports = run(
+            inputs,
+            asked,
+            running,
+            ranks=ranks,
             progress=on_stderr(quiet=quiet),
-            ranks=ranks,
+            show=lambda plan: _tell_plan(plan, quiet),
         )
-        plan = make_plan(
-            Inputs(
-                generated=generated,
-                reference=ref,
-                pair_with=pair_with,
-                pair_by=pair_by,
-                masks=masks,
-                prompts=prompts,
-                layout=layout,
-                recursive=recursive,
-                limit=limit,
-                on_error=on_error,
-                allow_missing=allow_missing,
-                allow_unverified_reference=allow_unverified_ref,
-            ),
-            metrics or (),
-            suites=suite or (),
-            device=device,
-            weights=replaced,
-            seed=seed,
-            precision=precision,
-            compiled=compiled,
-            decode=decode,
-            workers=how.workers,
-            ranks=ranks,
-        )
-        _tell_plan(plan, quiet)
-        report = run_plan(plan, how, cache=folder)
     if ranks.main:
-        _show(report, as_json, quiet)
+        _show(reports, as_json, quiet)
         if out is not None:
             with output.only_data_on_stdout():
-                _write(report, out, quiet)
-    return 0 if report.ok else 1
+                _write(reports, out, several=bool(sets), quiet=quiet)
+    return 0 if all(report.ok for report in reports.values()) else 1
 
 
 def _tell_plan(plan: Plan, quiet: bool) -> None:
     """Say what is about to be compared, so that a wrong folder is seen before the work."""
-    for side, found in plan.sides.items():
+    for side, found in plan.sets.items():
         samples = found.samples
         ends = f", {samples[0].id} to {samples[-1].id}" if samples else ""
         output.tell(f"{side}: {len(samples):,} images in {found.path}{ends}", quiet=quiet)
     if plan.statistics is not None:
         output.tell(f"reference: statistics of {plan.statistics.source}", quiet=quiet)
-    pairs = [s for s in plan.sides["generated"].samples if s.reference is not None]
-    for sample in pairs[:1] + pairs[1:][-1:]:
-        assert sample.reference is not None
-        output.tell(f"pair: {sample.path} with {sample.reference.name}", quiet=quiet)
+    for side in plan.generated:
+        pairs = [s for s in plan.sets[side].samples if s.reference is not None]
+        for sample in pairs[:1] + pairs[1:][-1:]:
+            output.tell(f"pair: {sample.path} with {sample.reference.name}", quiet=quiet)
+    for note in plan.notes:
+        output.tell(f"note: {note}", quiet=quiet)
     output.tell(f"metrics: {', '.join(plan.metrics)}", quiet=quiet)
 
 
-def _write(report: Report, out: Path, quiet: bool) -> None:
-    from genmetrics.report.files import write_report
+def _write(reports: Mapping[str, Report], out: Path, *, several: bool, quiet: bool) -> None:
+    from genmetrics.report.files import write_reports
 
-    written = write_report(report, out, command=shlex.join(["genmetrics", *output.ARGUMENTS]))
+    command = shlex.join(["genmetrics", *output.ARGUMENTS])
+    written = write_reports(reports, out, several=several, command=command)
     output.tell(f"wrote {', '.join(str(path) for path in written)}", quiet=quiet)
 
 
-def _show(report: Report, as_json: bool, quiet: bool) -> None:
+def _show(reports: Mapping[str, Report], as_json: bool, quiet: bool) -> None:
     if not as_json:
-        output.emit(output.table(report, sys.stdout))
+        for report in reports.values():
+            title = f"{report.name}\n" if len(reports) > 1 else ""
+            output.emit(f"{title}{output.table(report, sys.stdout)}")
         return
     from genmetrics.report.document import document, to_json
 
-    output.emit(f"{to_json(document(report), indent=2)}\n")
+    documents = [document(report) for report in reports.values()]
+    whole = documents[0] if len(documents) == 1 else documents
+    output.emit(f"{to_json(whole, indent=2)}\n")
     if not quiet:
-        output.tell_lines(output.table(report, sys.stderr))
+        for report in reports.values():
+            output.tell_lines(output.table(report, sys.stderr))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,8 +10,11 @@ from typing import Annotated, Literal
 import typer
 
 from genmetrics.core.errors import UsageError
+from genmetrics.run.work import REFERENCE
 
 OnError = Literal["fail", "skip"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 INPUTS, METRICS, RUN, OUTPUT = "Inputs", "Metrics", "How to run", "Output"
 """Panels of the help."""
@@ -75,6 +79,16 @@ Workers = Annotated[
         min=1,
         metavar="N",
         help="Decoding threads; one a core by default.",
+        rich_help_panel=RUN,
+    ),
+]
+QueueMb = Annotated[
+    int,
+    typer.Option(
+        "--queue-mb",
+        min=1,
+        metavar="N",
+        help="Most MiB of prepared images that wait for the models.",
         rich_help_panel=RUN,
     ),
 ]
@@ -153,6 +167,46 @@ def weights(texts: Sequence[str] | None) -> dict[str, Path]:
         if name in found:
             raise UsageError(f"--weights {name} is given twice: {found[name]} and {path}")
         found[name] = Path(path).expanduser()
+    return found
+
+
+def named_sets(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=DIR NAME=DIR ...``; empty for a single set without a name.
+
+    Raises:
+        UsageError: Several sets of which one has no name, a name given twice, or one that cannot be
+            the name of a folder.
+    """
+    named = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        if len(texts) == 1 and (not separator or Path(text).exists()):
+            return {}
+        if not (separator and path and _NAME.fullmatch(name)):
+            raise UsageError(
+                f"{text!r} is not NAME=DIR; give each of several sets a name of letters, digits,"
+                " dots and dashes"
+            )
+        if name in named or name == REFERENCE:
+            raise UsageError(f"the name {name!r} is taken; give each set its own")
+        named[name] = path
+    return named
+
+
+def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Read ``KEY=PATH`` options.
+
+    Raises:
+        UsageError: One is not of that form, or a key is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, separator, path = text.partition("=")
+        if not (name and separator and path):
+            raise UsageError(f"{option} {text!r} is not FIELD=PATH")
+        if name in found:
+            raise UsageError(f"{option} {name} is given twice: {found[name]} and {path}")
+        found[name] = path
     return found
 
 

@@ -15,7 +15,7 @@ from genmetrics.core.errors import InputError
 from genmetrics.report.text import printable
 
 if TYPE_CHECKING:
-    from genmetrics.run.evaluate import Report
+    from genmetrics.run.decide import Report
     from genmetrics.run.ranks import Ranks
 
 

@@ -9,6 +9,7 @@ import typer
 
 from genmetrics.cli import options, output
 from genmetrics.core.errors import UsageError
+from genmetrics.run.work import QUEUE_MB
 
 app = typer.Typer(help="Build statistics files for --ref.")
 
@@ -41,6 +42,7 @@ def build(
     decode: options.Decode = "pil",
     batch_size: options.BatchSize = "auto",
     workers: options.Workers = None,
+    queue_mb: options.QueueMb = QUEUE_MB,
     processes: options.Processes = None,
     cache: options.Cache = None,
     no_cache: options.NoCache = False,
@@ -56,36 +58,35 @@ def build(
     quiet: options.Quiet = False,
 ) -> int:
     """Extract a reference set and keep what the metrics need of it."""
-    size = options.batch_size(batch_size)
-    kept = options.cache(cache, no_cache)
-    replaced = options.weights(weights)
+    from genmetrics.run.build import Asked
+    from genmetrics.run.build_statistics import build_statistics
+    from genmetrics.run.evaluate import Running
+    from genmetrics.run.inputs import Inputs
+    from genmetrics.samples.statistics import write_statistics
+
+    inputs = Inputs(
+        generated={}, reference=folder, recursive=recursive, limit=limit, on_error=on_error
+    )
+    asked = Asked(
+        metrics=metrics or (),
+        weights=options.weights(weights),
+        precision=precision,
+        compiled=compiled,
+        decode=decode,
+    )
+    running = Running(
+        device=device,
+        batch_size=options.batch_size(batch_size),
+        workers=workers,
+        queue_mb=queue_mb,
+        cache=options.cache(cache, no_cache),
+    )
     _check_file(out, force)
     with output.only_data_on_stdout(), output.world(processes, device) as ranks:
         from genmetrics.report.progress import on_stderr
-        from genmetrics.run.build_statistics import build_statistics
-        from genmetrics.run.evaluate import how_to_run
-        from genmetrics.samples.statistics import write_statistics
 
-        how = how_to_run(
-            device=device,
-            batch_size=size,
-            workers=workers,
-            on_error=on_error,
-            progress=on_stderr(quiet=quiet or not ranks.main),
-            ranks=ranks,
-        )
-        built = build_statistics(
-            folder,
-            metrics or (),
-            weights=replaced,
-            how=how,
-            precision=precision,
-            compiled=compiled,
-            decode=decode,
-            cache=kept,
-            recursive=recursive,
-            limit=limit,
-        )
+        progress = on_stderr(quiet=quiet or not ranks.main)
+        built = build_statistics(inputs, asked, running, ranks=ranks, progress=progress)
         if ranks.main:
             write_statistics(out, built.entries)
     if not ranks.main:

@@ -10,7 +10,7 @@ from typing import Any
 from genmetrics import __version__
 from genmetrics.core.result import finite_or_none
 from genmetrics.core.sample import Sample
-from genmetrics.run.evaluate import Report
+from genmetrics.run.decide import Report
 
 SCHEMA = "genmetrics.results/1"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.files import write_together
 from genmetrics.report.document import document, sample_lines, to_json
 from genmetrics.report.html import page
-from genmetrics.run.evaluate import Report
+from genmetrics.run.decide import Report
 
 FILES = ("results.json", "samples.jsonl", "report.html")
 
@@ -69,4 +70,14 @@ def write_report(report: Report, out: Path, *, command: str | None = None) -> li
     )
     paths = [out / name for name in FILES]
     write_together(dict(zip(paths, texts, strict=True)))
+    return paths
+
+
+def write_reports(
+    reports: Mapping[str, Report], out: Path, *, several: bool, command: str | None = None
+) -> list[Path]:
+    """Write the files of each set: into ``out``, or of several into a folder each in it."""
+    paths = []
+    for name, report in reports.items():
+        paths += write_report(report, out / name if several else out, command=command)
     return paths

@@ -20,7 +20,7 @@ from genmetrics.report.svg import whisker
 from genmetrics.report.table import describe_runtime
 from genmetrics.report.text import counted, interval, number, numbers, part, printable, short
 from genmetrics.report.thumbnails import Thumbnails
-from genmetrics.run.evaluate import Report
+from genmetrics.run.decide import Report
 
 SHOWN = 8
 """Samples at each end of a metric's strip."""

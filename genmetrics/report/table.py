@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from genmetrics.core.result import Result
 from genmetrics.report.text import counted, interval, numbers, part, printable, short
-from genmetrics.run.evaluate import Report
-from genmetrics.run.extract import name_failure
+from genmetrics.run.decide import Report
+from genmetrics.run.work import name_failure
 
 WIDTH = 100
 """Columns where nobody says how many there are."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from genmetrics.core.fields import FIELDS
+from genmetrics.core.errors import UsageError
+from genmetrics.core.fields import FIELDS, field_of
 from genmetrics.core.sample import Sample
 from genmetrics.run.work import REFERENCE, OnError, Side
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
+
+if TYPE_CHECKING:
+    from genmetrics.samples.listing import LeftOut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,27 @@ class Inputs:
     on_error: OnError = "fail"
     allow_missing: bool = False
     allow_unverified_reference: bool = False
+
+
+def joined_fields(
+    further: Mapping[str, str | Path],
+    *,
+    pair_with: str | Path | None,
+    masks: str | Path | None,
+    prompts: str | Path | None,
+) -> dict[str, str | Path]:
+    """Put what has an option of its own beside further fields, by name.
+
+    Raises:
+        UsageError: No such field, or one given twice.
+    """
+    own = {"reference": pair_with, "mask": masks, "prompt": prompts}
+    given = {name: source for name, source in own.items() if source is not None}
+    for name in further:
+        field_of(name)
+        if name in given:
+            raise UsageError(f"{name} is given twice: {given[name]} and {further[name]}; drop one")
+    return {**given, **further}
 
 
 @dataclass(frozen=True)
@@ -76,8 +101,12 @@ class Listed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_inputs(inputs: Inputs) -> Listed:
+def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
     """List all sets and join what belongs to the generated ones.
+
+    Args:
+        inputs: Where they lie.
+        reads: Fields of samples that the metrics read.
 
     Raises:
         InputError: One cannot be read, or holds no samples.
@@ -85,39 +114,53 @@ def read_inputs(inputs: Inputs) -> Listed:
     """
     sets: dict[Side, SampleSet] = {}
     missing: dict[Side, tuple[str, ...]] = {}
+    notes: dict[str, None] = {}
     statistics = None
     if inputs.reference is not None:
         path = Path(inputs.reference)
         if is_statistics(path):
             statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
         else:
-            sets[REFERENCE] = _read(path, inputs)
+            sets[REFERENCE], out = _read(path, inputs, limit=inputs.limit)
+            notes |= dict.fromkeys(out.notes(path))
     for name, source in inputs.generated.items():
-        sets[name], missing[name] = _read_generated(source, inputs)
-    return Listed(sets, statistics, missing, ())
+        sets[name], out = _read(source, inputs, layout=inputs.layout)
+        sets[name], missing[name] = _join(sets[name], out.missing, inputs, reads)
+        notes |= dict.fromkeys(out.notes(Path(source)))
+    return Listed(sets, statistics, missing, tuple(notes))
 
 
-def _read(path: Path, inputs: Inputs) -> SampleSet:
+def _read(
+    source: Any, inputs: Inputs, *, layout: str = "auto", limit: int | None = None
+) -> tuple[SampleSet, LeftOut]:
+    from genmetrics.samples.listing import LeftOut
     from genmetrics.samples.sources import read_samples
 
-    samples = read_samples(path, recursive=inputs.recursive, limit=inputs.limit)
-    return SampleSet(str(path), tuple(samples))
-
-
-def _read_generated(source: Any, inputs: Inputs) -> tuple[SampleSet, tuple[str, ...]]:
-    """Read a generated set whole, join what belongs to it, and only then cut it to the limit."""
-    from genmetrics.samples.attach import attach
-    from genmetrics.samples.geneval import prompts_without_images
-    from genmetrics.samples.sources import read_samples
-
-    path = Path(source)
-    allow = inputs.allow_missing
+    out = LeftOut()
     samples = read_samples(
-        path, recursive=inputs.recursive, layout=inputs.layout, allow_missing=allow
+        source,
+        recursive=inputs.recursive,
+        layout=layout,
+        limit=limit,
+        allow_missing=inputs.allow_missing,
+        left_out=out,
     )
-    missing = prompts_without_images(path) if allow and path.is_dir() else []
-    for name, other in sorted(inputs.joined.items(), key=lambda item: list(FIELDS).index(item[0])):
-        samples, gone = attach(samples, FIELDS[name], other, by=inputs.pair_by, allow_missing=allow)
+    return SampleSet(str(source), tuple(samples)), out
+
+
+def _join(
+    found: SampleSet, lacking: Sequence[str], inputs: Inputs, reads: frozenset[str]
+) -> tuple[SampleSet, tuple[str, ...]]:
+    """Join what belongs to the samples of a whole set, and only then cut it to the limit."""
+    from genmetrics.samples.attach import attach, without_missing
+
+    samples, missing = list(found.samples), list(lacking)
+    allow = inputs.allow_missing
+    for row in (row for row in FIELDS.values() if row.name in inputs.joined):
+        source = inputs.joined[row.name]
+        samples, gone = attach(samples, row, source, by=inputs.pair_by, allow_missing=allow)
         missing += gone
+    samples, gone = without_missing(samples, reads, found.path, allow_missing=allow)
     # what lacks a prompt may lack its counterpart too
-    return SampleSet(str(source), tuple(samples[: inputs.limit])), tuple(dict.fromkeys(missing))
+    missing = list(dict.fromkeys([*missing, *gone]))
+    return replace(found, samples=tuple(samples[: inputs.limit])), tuple(missing)

@@ -99,7 +99,8 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
     built = build_metrics(asked, ranks.device(device))
     metrics = built.metrics
     _require_reference(metrics, inputs)
-    listed = ranks.share(lambda: read_inputs(inputs))
+    reads = frozenset(name for metric in metrics.values() for name in metric.uses)
+    listed = ranks.share(lambda: read_inputs(inputs, reads))
     if listed.statistics is not None:
         for metric in metrics.values():
             if isinstance(metric, SetMetric) and metric.needs_reference:

@@ -102,7 +102,13 @@ class FeatureStore:
         index = self._index.setdefault(spec.fingerprint, {})
         index.update({key: Place(shard, row) for row, key in enumerate(keys)})
 
-    def read(self, spec: ExtractorSpec, keys: Sequence[str]) -> Features:
+    def open(self, spec: ExtractorSpec, keys: Sequence[str]) -> Features:
+        """Stand-in."""
+        return self.read(spec, keys)
+
+    def read(
+        self, spec: ExtractorSpec, keys: Sequence[str], outputs: Sequence[str] | None = None
+    ) -> Features:
         """Return the rows of ``keys``, in their order.
 
         Raises:
@@ -175,6 +181,10 @@ class Writer:
         """Hand a batch over once the one before is on disk; raises what that one met."""
         self._wait()
         self._under_way = self._pool.submit(self.store.write, spec, keys, features)
+
+    def flush(self) -> None:
+        """Return when everything is on disk."""
+        self._wait()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import struct
 import tarfile
 import tokenize
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -15,7 +17,8 @@ import numpy as np
 
 from genmetrics.core.errors import InputError
 from genmetrics.samples.image import one_line, open_file
-from genmetrics.samples.listing import Listing, is_hidden, is_image
+from genmetrics.samples.kinds import is_image, is_unknown, kind_of
+from genmetrics.samples.listing import Listing, begins_as_picture, is_hidden
 from genmetrics.samples.media import (
     ZIP_DEFLATED,
     ZIP_STORED,
@@ -55,8 +58,8 @@ class TarMembers(NamedTuple):
     seen: int
 
     def listing(self) -> Listing:
-        """Return the images alone."""
-        return _listing(self.images, self.seen)
+        """Return the images; of files whose suffix says nothing, the first bytes are read."""
+        return _listing(self.images, self.others, self.seen)
 
 
 def is_archive(path: Path) -> bool:
@@ -72,7 +75,8 @@ def is_tar(path: Path) -> bool:
 def list_archive(path: Path) -> Listing:
     """List the images of an archive.
 
-    A zip or tar counts whole, at any depth; folders that all images share are no part of the names,
+    A zip or tar counts whole, at any depth. Pictures are known by their suffix, or by their first
+    bytes where the suffix says nothing. Folders that all images share are no part of the names,
     so an archive of a folder has the same ids as the folder. Of two members with one name the later
     counts, as it would on unpacking. Rows of an array are named by their number.
 
@@ -90,7 +94,7 @@ def scan_tar(path: Path) -> TarMembers:
     Hidden members are left out. Of two with one name the later counts.
 
     Raises:
-        InputError: The archive is damaged, or an image is a link that leads out of it.
+        InputError: The archive is damaged, or a picture is a link that leads out of it.
     """
     return _listed(path, _scan_tar)
 
@@ -109,27 +113,50 @@ def _listed(path: Path, reader: Callable[[str], _T]) -> _T:
 
 def _list_zip(archive: str) -> Listing:
     found: dict[str, StoredMedia] = {}
+    others: dict[str, StoredMedia] = {}
     seen = 0
     with zipfile.ZipFile(archive) as file:
         for info in file.infolist():
             seen += not info.is_dir()
-            if info.is_dir() or not _wanted(info.filename):
+            name = _name_in_zip(info)
+            if info.is_dir() or not is_visible(name):
                 continue
-            if info.flag_bits & 1 or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-                how = "encrypted" if info.flag_bits & 1 else f"of method {info.compress_type}"
-                raise InputError(
-                    f"{archive}!{info.filename} is {how}; archive the images with `zip -0 -r`"
-                )
-            found[info.filename] = ZipMedia(
+            picture = is_image(name)
+            if picture or is_unknown(name):
+                _require_plain(archive, info)
+            (found if picture else others)[name] = ZipMedia(
                 archive,
-                info.filename,
+                name,
                 info.header_offset,
                 info.compress_size,
                 info.file_size,
                 info.compress_type,
                 info.CRC,
             )
-    return _listing(found, seen)
+    return _listing(found, others, seen)
+
+
+def _name_in_zip(info: zipfile.ZipInfo) -> str:
+    """Return a member's name as its author meant it.
+
+    The archiver of macOS writes UTF-8 without saying so, which by the standard would be code page
+    437; some of Windows write backslashes.
+    """
+    name = info.filename
+    if not name.isascii() and not info.flag_bits & _UTF_8:
+        with contextlib.suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    return name.replace("\\", "/") if info.create_system == _FAT else name
+
+
+_UTF_8 = 0x800  # flag of a zip member
+_FAT = 0  # the system that zip members of Windows name
+
+
+def _require_plain(archive: str, info: zipfile.ZipInfo) -> None:
+    if info.flag_bits & 1 or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        how = "encrypted" if info.flag_bits & 1 else f"of method {info.compress_type}"
+        raise InputError(f"{archive}!{info.filename} is {how}; archive the images with `zip -0 -r`")
 
 
 def _scan_tar(archive: str) -> TarMembers:
@@ -149,16 +176,18 @@ def _scan_tar(archive: str) -> TarMembers:
             if info.isdir():
                 continue
             seen += 1
-            if _wanted(info.name):
-                place = _behind_links(archive, info, members)
-                if info.issym() and _wanted(place.name):
-                    continue  # as in a folder, a link to a listed image is that image
-                images[info.name] = SpanMedia(
+            if not is_visible(info.name):
+                continue
+            picture = is_image(info.name)
+            place = _behind_links(info, members)
+            if place is not None:
+                (images if picture else others)[info.name] = SpanMedia(
                     archive, info.name, place.offset_data, place.size, packed
                 )
-            elif info.isreg() and not info.issparse() and is_visible(info.name):
-                others[info.name] = SpanMedia(
-                    archive, info.name, info.offset_data, info.size, packed
+            elif picture:
+                raise InputError(
+                    f"{archive}!{info.name} is a link or special file without content in the"
+                    " archive; create it with `tar --dereference`"
                 )
         # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
         stream.seek(file.offset)
@@ -168,8 +197,8 @@ def _scan_tar(archive: str) -> TarMembers:
 
 
 def _behind_links(
-    archive: str, info: tarfile.TarInfo, members: dict[str, tarfile.TarInfo]
-) -> tarfile.TarInfo:
+    info: tarfile.TarInfo, members: dict[str, tarfile.TarInfo]
+) -> tarfile.TarInfo | None:
     """Return the member that holds the bytes; ``tar`` stores a file of two names only once."""
     place = info
     for _ in range(40):  # as many as systems follow
@@ -182,18 +211,21 @@ def _behind_links(
         if target not in members:
             break
         place = members[target]
-    raise InputError(
-        f"{archive}!{info.name} is a link or special file without content in the archive; create it"
-        " with `tar --dereference`"
-    )
+    return None
 
 
-def _wanted(name: str) -> bool:
-    return is_image(name) and is_visible(name)
-
-
-def _listing(found: Mapping[str, StoredMedia], seen: int) -> Listing:
-    return Listing(list(zip(without_shared_folders(found), found.values(), strict=True)), seen)
+def _listing(
+    images: Mapping[str, StoredMedia], others: Mapping[str, StoredMedia], seen: int
+) -> Listing:
+    found = dict(images)
+    ignored: Counter[str] = Counter()
+    for name, media in others.items():
+        if begins_as_picture(name, media):
+            found[name] = media
+        else:
+            ignored[kind_of(name)] += 1
+    names = without_shared_folders(found)
+    return Listing(list(zip(names, found.values(), strict=True)), seen, ignored)
 
 
 def is_visible(name: str) -> bool:

@@ -1,50 +1,85 @@
-"""Prompts, references and masks joined to samples, by name and never by guess."""
+"""Prompts, references, masks and the like joined to samples, by name and never by guess."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from genmetrics.core.errors import InputError, PairingError, UsageError
-from genmetrics.core.sample import Media, Sample
+from genmetrics.core.fields import FIELDS, Field
+from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
+from genmetrics.samples.check import in_slices
 from genmetrics.samples.listing import quoted, without_suffix
+from genmetrics.samples.names import forms_differ, meet, nfc, unambiguous
 from genmetrics.samples.sources import read_samples
-from genmetrics.samples.tables import Row, read_table
+from genmetrics.samples.tables import Row, cell, read_table
 
 Attached = tuple[list[Sample], list[str]]
 """The samples that are complete, and the names of what has no counterpart, on either side."""
 
 
-def attach_prompts(
+def attach(
     samples: Sequence[Sample],
-    file: str | os.PathLike[str],
+    field: Field,
+    source: str | os.PathLike[str],
     *,
+    by: str = "stem",
     allow_missing: bool = False,
 ) -> Attached:
-    """Set the prompt of each sample from a table with ``id`` or ``file``, and ``prompt``.
+    """Set a field of each sample: from another set whose files have the samples' names, or a table.
 
-    A key is the sample's id or file name, with or without suffix or leading folders. Prompts are
-    taken as they are: case, newlines and slashes count.
+    Args:
+        samples: The generated side.
+        field: What is set; a row of :data:`genmetrics.core.fields.FIELDS`.
+        source: Anything :func:`~genmetrics.samples.sources.read_samples` reads, or a table with
+            ``id`` or ``file`` and a column of the field's name, as the row says.
+        by: ``"stem"`` pairs equal ids. ``"order"`` pairs both sides in natural order and needs
+            equal counts; only sound where both sides were numbered together.
+        allow_missing: Leave out what has no counterpart instead of refusing. A sample without a
+            field that is optional stays.
 
     Returns:
-        Samples with their prompts, and the keys of rows without image and ids of images without
-        prompt (empty unless ``allow_missing``; such images are left out).
+        The samples that have it, and the names without counterpart, on either side.
 
     Raises:
-        PairingError: Rows without image or images without prompt; all are listed.
-        InputError: Two rows for one image, or a prompt that is missing or empty.
+        UsageError: Unknown ``by``, or a field that only a layout or manifest carries.
+        PairingError: Names without counterpart (all are listed), or unequal counts.
+        InputError: Two rows for one sample, or a cell that is missing or empty.
     """
-    path = Path(file)
+    if by not in ("stem", "order"):
+        raise UsageError(f"pairing by {by!r} is unknown; there is stem, order")
+    if field.joins == "table":
+        return _attach_column(samples, field, Path(source), allow_missing)
+    if field.joins == "layout":
+        raise UsageError(f"{field.called} cannot be joined from {source}; pass {field.option}")
+    others = _read_counterparts(samples, source)
+    if by == "order" and not field.optional:
+        return _by_order(samples, others, field, source), []
+    found, missing = _by_stem(samples, others, source, field, allow_missing)
+    if field.optional:
+        having = {sample.id: sample for sample in found}
+        found = [having.get(sample.id, sample) for sample in samples]
+    return found, missing
+
+
+def _attach_column(
+    samples: Sequence[Sample], field: Field, path: Path, allow_missing: bool
+) -> Attached:
+    """Set a field from a column.
+
+    A key is the sample's id or file name, with or without suffix or leading folders. Texts are
+    taken as they are: case, newlines and slashes count.
+    """
     index = _Index(samples)
-    prompts: dict[str, str] = {}
+    cells: dict[str, Any] = {}
     lines: dict[str, str] = {}
     strangers: list[str] = []
     for row in read_table(path):
-        key = _key(row)
+        key = _key(row, field)
         id_ = index.find(key)
         known = id_ if id_ is not None else f"\0{key}"  # keys without image must differ as well
         if known in lines:
@@ -53,102 +88,107 @@ def attach_prompts(
         if id_ is None:
             strangers.append(key)
         else:
-            prompts[id_] = row.text("prompt") or ""
-    bare = [sample.id for sample in samples if sample.id not in prompts]
-    if (strangers or bare) and not (allow_missing and prompts):
+            cells[id_] = cell(row, field)
+    bare = [sample.id for sample in samples if sample.id not in cells]
+    if (strangers or bare) and not (allow_missing and cells):
         raise PairingError(
-            f"{path}: {_count(strangers, 'prompt', 'has no image')}"
-            f"{_count(bare, 'image', 'has no prompt')}add them, or pass --allow-missing"
+            f"{path}: {_count(strangers, field.called, 'has no image')}"
+            f"{_count(bare, 'image', f'has no {field.called}')}"
+            f"{forms_differ(strangers, (s.id for s in samples))}"
+            f"add them{_ALLOW if cells else ''}"
         )
-    found = [s.having(prompt=prompts[s.id]) for s in samples if s.id in prompts]
-    require_prompts(found, str(path))
+    found = [s.having(**{field.name: cells[s.id]}) for s in samples if s.id in cells]
+    require_filled(found, field, str(path))
     return found, [*strangers, *bare]
 
 
-def require_prompts(samples: Iterable[Sample], where: str) -> None:
-    """Raise :class:`InputError` naming every sample without a prompt; an empty one is none."""
-    empty = [sample.id for sample in samples if not (sample.prompt or "").strip()]
-    if empty:
-        raise InputError(
-            f"{where}: {len(empty)} samples have an empty prompt or none: {quoted(empty)}; text"
-            " metrics need one"
-        )
-
-
-def attach_pairs(
+def _by_order(
     samples: Sequence[Sample],
+    others: Sequence[Sample],
+    field: Field,
     path: str | os.PathLike[str],
-    *,
-    by: str = "stem",
-    allow_missing: bool = False,
-) -> Attached:
-    """Set the reference of each sample from another set of images.
-
-    Args:
-        samples: The generated side.
-        path: The reference side: anything :func:`~genmetrics.samples.sources.read_samples` reads.
-        by: ``"stem"`` pairs equal ids. ``"order"`` pairs both sides in natural order and needs
-            equal counts; only sound where both sides were numbered together.
-        allow_missing: Leave out what has no counterpart instead of refusing.
-
-    Returns:
-        Samples with references, and the ids without counterpart, on either side.
-
-    Raises:
-        PairingError: Ids without counterpart (all are listed), or unequal counts.
-    """
-    if by not in ("stem", "order"):
-        raise UsageError(f"pairing by {by!r} is unknown; there is stem, order")
-    others = _read_counterparts(samples, path)
-    if by == "stem":
-        return _by_stem(samples, others, path, "counterpart", _set_reference, allow_missing)
+) -> list[Sample]:
     if len(samples) != len(others):
         raise PairingError(
-            f"{len(samples)} images against {len(others)} counterparts in {path}; pairing by order"
-            " needs equal counts"
+            f"{len(samples)} images against {len(others)} {field.called}s in {path}; pairing by"
+            " order needs equal counts"
         )
     ordered = sorted(samples, key=lambda sample: natural_key(sample.id))
     pairs = zip(ordered, others, strict=True)
-    return [_set_reference(sample, other.image) for sample, other in pairs], []
+    return [sample.having(**{field.name: other.image}) for sample, other in pairs]
 
 
-def attach_masks(
+def require_filled(samples: Iterable[Sample], field: Field, where: str) -> None:
+    """Raise :class:`InputError` naming every sample without a field; an empty text is none."""
+    empty = [sample.id for sample in samples if not carries(sample, field.name)]
+    if empty:
+        raise InputError(
+            f"{where}: {len(empty)} samples have an empty {field.called} or none: {quoted(empty)};"
+            f" {field.kind} metrics need one"
+        )
+
+
+def without_missing(
     samples: Sequence[Sample],
+    fields: Collection[str],
     path: str | os.PathLike[str],
     *,
     allow_missing: bool = False,
 ) -> Attached:
-    """Set the mask of each sample by stem. Each image needs one unless ``allow_missing``.
+    """Leave out what lacks a field that others of a set carry: a manifest with empty cells.
+
+    Args:
+        samples: The generated side, with what was attached.
+        fields: What the metrics read.
+        path: Where the samples come from, for errors.
+        allow_missing: Leave them out instead of refusing.
 
     Returns:
-        All samples, and the ids without counterpart on either side. An image without mask stays: no
-        mask means that nothing was allowed to change.
+        Samples with the prompt, reference and spec that ``fields`` asks for, and the ids of the
+        others. An image without mask stays, as in :func:`attach`, and is named. A field that
+        no sample has is left to the metrics, which say where it can come from.
 
     Raises:
-        PairingError: Ids without counterpart; all are listed.
+        PairingError: Some lack a field, all are listed; or none has all of them.
     """
-    others = _read_counterparts(samples, path)
-    with_masks, missing = _by_stem(samples, others, path, "mask", _set_mask, allow_missing)
-    masked = {sample.id: sample for sample in with_masks}
-    return [masked.get(sample.id, sample) for sample in samples], missing
+    gone: dict[str, list[str]] = {}
+    for field in (f for f in FIELDS if f in fields and f not in ("image", "video")):
+        bare = [sample.id for sample in samples if not carries(sample, field)]
+        if bare and len(bare) < len(samples):
+            gone[field] = bare
+    lacking = {id_ for field in gone if not FIELDS[field].optional for id_ in gone[field]}
+    kept = [sample for sample in samples if sample.id not in lacking]
+    if gone and not (allow_missing and kept):
+        counts = [_count(bare, "image", f"has no {field}") for field, bare in gone.items()]
+        fix = f"add them{_ALLOW if kept else ''}"
+        raise PairingError(f"{os.fspath(path)}: {''.join(counts)}{fix}")
+    return kept, list(dict.fromkeys(id_ for bare in gone.values() for id_ in bare))
 
 
-def check_pair_sizes(samples: Sequence[Sample], *, workers: int = 8) -> None:
-    """Compare the sizes of images with those of their references and masks, from headers.
+def carries(sample: Sample, field: str) -> bool:
+    """Tell whether a sample has a field; an empty prompt is none."""
+    value = getattr(sample, field)
+    return bool(value.strip() if isinstance(value, str) else value)
+
+
+def check_sizes(
+    samples: Sequence[Sample], fields: Sequence[str], *, workers: int = 8
+) -> None:
+    """Compare the sizes of images with those of their partners, from headers.
 
     Raises:
         PairingError: Some differ; the message shows paths and sizes of the first.
         InputError: A header cannot be read.
     """
-    with ThreadPoolExecutor(workers) as pool:
-        wrong = [text for texts in pool.map(_size_faults, samples) for text in texts]
+    faults = in_slices(samples, lambda sample: _size_faults(sample, fields), workers)
+    wrong = [text for texts in faults for text in texts]
     if wrong:
         more = f" ({len(wrong)} such pairs)" if len(wrong) > 1 else ""
         raise PairingError(f"{wrong[0]}{more}; resize or replace the files")
 
 
-def _size_faults(sample: Sample) -> list[str]:
-    partners = [media for media in (sample.reference, sample.mask) if media is not None]
+def _size_faults(sample: Sample, fields: Sequence[str]) -> list[str]:
+    partners = [media for field in fields if (media := getattr(sample, field)) is not None]
     if sample.image is None or not partners:
         return []
     width, height = sample.image.size()
@@ -167,36 +207,37 @@ def _read_counterparts(samples: Sequence[Sample], path: str | os.PathLike[str]) 
     return read_samples(path, recursive=nested)
 
 
-def _set_reference(sample: Sample, media: Media | None) -> Sample:
-    return sample.having(reference=media)
-
-
-def _set_mask(sample: Sample, media: Media | None) -> Sample:
-    return sample.having(mask=media)
-
-
 def _by_stem(
     samples: Sequence[Sample],
     others: Sequence[Sample],
     path: str | os.PathLike[str],
-    what: str,
-    setter: Callable[[Sample, Media | None], Sample],
+    field: Field,
     allow_missing: bool,
 ) -> Attached:
+    what = field.called
     media = {other.id: other.image for other in others}
-    ids = {sample.id for sample in samples}
-    alone = [sample.id for sample in samples if sample.id not in media]
-    strangers = [other.id for other in others if other.id not in ids]
-    both = len(samples) - len(alone)
-    if (alone or strangers) and not (allow_missing and both):
-        order = what == "counterpart" and len(samples) == len(others)
-        hint = "; --pair-by order pairs both sides in natural order" if not both and order else ""
+    ids = [sample.id for sample in samples]
+    partner = meet(ids, media)
+    alone = [id_ for id_ in ids if id_ not in partner]
+    met = set(partner.values())
+    strangers = [other for other in media if other not in met]
+    if (alone or strangers) and not (allow_missing and partner):
+        order = not field.optional and len(samples) == len(others)
+        hint = "; --pair-by order pairs both sides in natural order" if order else ""
         raise PairingError(
             f"{os.fspath(path)}: {_count(alone, 'image', f'has no {what}')}"
             f"{_count(strangers, what, 'has no image')}"
-            f"pair equal names, or pass --allow-missing{hint}"
+            f"{forms_differ(alone, media) or forms_differ(strangers, ids)}"
+            f"pair equal names{_ALLOW if partner else hint}"
         )
-    return [setter(s, media[s.id]) for s in samples if s.id in media], [*alone, *strangers]
+    paired = [
+        s.having(**{field.name: media[partner[s.id]]}) for s in samples if s.id in partner
+    ]
+    return paired, [*alone, *strangers]
+
+
+_ALLOW = ", or pass --allow-missing"
+"""Of no use where nothing has a partner."""
 
 
 def _count(names: Sequence[str], what: str, lacks: str) -> str:
@@ -207,10 +248,10 @@ def _count(names: Sequence[str], what: str, lacks: str) -> str:
     return f"{len(names)} {plural} {verb} ({quoted(names)}); "
 
 
-def _key(row: Row) -> str:
-    if "prompt" not in row.cells:
+def _key(row: Row, field: Field) -> str:
+    if field.name not in row.cells:
         columns = ", ".join(row.cells) or "none"
-        raise InputError(f"{row.where} has no 'prompt' (columns: {columns})")
+        raise InputError(f"{row.where} has no {field.name!r} (columns: {columns})")
     key = row.text("id") or row.text("file")
     if not key:
         columns = ", ".join(row.cells)
@@ -222,22 +263,37 @@ class _Index:
     """Finds the sample a table's key means."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        self._full = dict(_unambiguous((s.id, s.id) for s in samples))
-        self._full |= _unambiguous(
+        self._full = dict(unambiguous((s.id, s.id) for s in samples))
+        self._full |= unambiguous(
             (f"{s.id}{suffix}", s.id) for s in samples if (suffix := _suffix(s))
         )
-        self._last = _unambiguous((key.rsplit("/", 1)[-1], id_) for key, id_ in self._full.items())
+        self._last = unambiguous((key.rsplit("/", 1)[-1], id_) for key, id_ in self._full.items())
 
     def find(self, key: str) -> str | None:
         """Return the sample's id; the most literal reading of ``key`` wins."""
         parts = key.replace("\\", "/").removeprefix("./").split("/")
         tails = [key, *("/".join(parts[i:]) for i in range(len(parts)))]
-        for table in (self._full, self._last):
-            for tail in tails:
-                found = table.get(tail) or table.get(without_suffix(tail))
-                if found is not None:
-                    return found
-        return None
+        found = _first(tails, (self._full, self._last))
+        return found or _first(map(nfc, tails), self._composed)
+
+    @cached_property
+    def _composed(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The tables under NFC, for keys that passed through another system."""
+        full, last = (
+            unambiguous((nfc(key), id_) for key, id_ in table.items())
+            for table in (self._full, self._last)
+        )
+        return full, last
+
+
+def _first(tails: Iterable[str], tables: Iterable[Mapping[str, str]]) -> str | None:
+    listed = list(tails)
+    for table in tables:
+        for tail in listed:
+            found = table.get(tail) or table.get(without_suffix(tail))
+            if found is not None:
+                return found
+    return None
 
 
 def _suffix(sample: Sample) -> str:
@@ -245,9 +301,3 @@ def _suffix(sample: Sample) -> str:
     name = (sample.path or "").replace("\\", "/").rsplit("/", 1)[-1]
     suffix = name[len(without_suffix(name)) :]
     return "" if sample.id.endswith(suffix) else suffix
-
-
-def _unambiguous(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    listed = list(pairs)
-    targets = Counter(key for key, _ in set(listed))
-    return {key: id_ for key, id_ in listed if targets[key] == 1}

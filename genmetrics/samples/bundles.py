@@ -17,7 +17,7 @@ from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import TARS
 from genmetrics.samples.image import read_file
-from genmetrics.samples.listing import quoted, scan
+from genmetrics.samples.listing import LeftOut, quoted, scan
 
 FIELDS = ("image", "prompt", "id")
 """What may be chosen behind a path, as ``data.parquet:image=edited,prompt=caption``."""
@@ -100,8 +100,15 @@ def bundle_files(folder: Path) -> list[str]:
     return [str(folder / name) for name in files]
 
 
-def read_bundle(bundle: Bundle, *, allow_missing: bool = False) -> list[Sample]:
+def read_bundle(
+    bundle: Bundle, *, allow_missing: bool = False, left_out: LeftOut | None = None
+) -> list[Sample]:
     """List the samples of shards; no image is read.
+
+    Args:
+        bundle: The shards.
+        allow_missing: Leave out what has texts but no image.
+        left_out: Filled with that, and with files that are no pictures.
 
     Raises:
         InputError: Files of several kinds, or none that is a shard, or a damaged one.
@@ -116,7 +123,9 @@ def read_bundle(bundle: Bundle, *, allow_missing: bool = False) -> list[Sample]:
     if kinds == {"tar"}:
         from genmetrics.samples.webdataset import read_webdataset
 
-        return read_webdataset(bundle.files, bundle.fields, allow_missing=allow_missing)
+        return read_webdataset(
+            bundle.files, bundle.fields, allow_missing=allow_missing, left_out=left_out
+        )
     from genmetrics.samples.columns import read_columns
 
     return read_columns(bundle.files, bundle.fields)

@@ -16,7 +16,7 @@ from genmetrics.core.sample import Media, Sample
 from genmetrics.samples.bundles import PROMPTS
 from genmetrics.samples.image import one_line, open_file
 from genmetrics.samples.listing import quoted, unique_ids
-from genmetrics.samples.tables import Row
+from genmetrics.samples.tables import Row, require_once
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "picture")
 IDS = ("id", "key", "__key__")
@@ -67,8 +67,8 @@ def read_columns(files: Sequence[str], chosen: Mapping[str, str] | None = None) 
             rows.
 
     Raises:
-        InputError: A damaged file, no rows, a column that is missing or of another type, an id that
-            is missing or comes twice.
+        InputError: A damaged file, no rows, a column that is missing, of another type or there
+            twice, an id that is missing or comes twice.
         UsageError: It is not clear which column is the image.
         MissingExtraError: pyarrow is not installed.
     """
@@ -78,6 +78,7 @@ def read_columns(files: Sequence[str], chosen: Mapping[str, str] | None = None) 
     for file in files:
         with arrow_errors(file):
             table = open_table(file)
+            require_once(table.schema.names, file)
             columns = columns or choose(table.schema, chosen or {}, file)
             _require(columns, table.schema, file)
             found = table.media(columns.image)
@@ -94,7 +95,7 @@ def read_columns(files: Sequence[str], chosen: Mapping[str, str] | None = None) 
             id=id_,
             image=image,
             prompt=row.text(columns.prompt) if columns.prompt else None,
-            spec=row.object(columns.spec) if columns.spec else None,
+            spec=row.record(columns.spec) if columns.spec else None,
         )
         for id_, image, row in zip(_ids(rows, columns.id, files[0]), media, rows, strict=True)
     ]
@@ -201,8 +202,8 @@ def _require(columns: Columns, schema: Any, file: str) -> None:
     import pyarrow.types as types
 
     for name in (columns.image, *columns.texts):
-        if schema.names.count(name) != 1:
-            raise InputError(f"{file} has no single column {name!r}; {_described(schema)}")
+        if name not in schema.names:
+            raise InputError(f"{file} has no column {name!r}; {_described(schema)}")
     kind = schema.field(columns.image).type
     if not holds_bytes(kind):
         raise InputError(

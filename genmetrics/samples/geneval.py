@@ -8,7 +8,8 @@ from pathlib import Path
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
-from genmetrics.samples.listing import quoted, scan
+from genmetrics.samples.kinds import kind_of
+from genmetrics.samples.listing import LeftOut, quoted, scan
 from genmetrics.samples.media import FileMedia
 from genmetrics.samples.tables import Row, read_table
 
@@ -21,7 +22,9 @@ def is_geneval(folder: Path) -> bool:
     return any((entry / METADATA).is_file() for entry in _numbered(folder))
 
 
-def read_geneval(folder: Path, *, allow_missing: bool = False) -> list[Sample]:
+def read_geneval(
+    folder: Path, *, allow_missing: bool = False, left_out: LeftOut | None = None
+) -> list[Sample]:
     """Read ``<folder>/00000/{metadata.jsonl, samples/0000.png, ...}``.
 
     Only folders named by digits and images named by digits with ``.png`` count, as in the public
@@ -30,12 +33,13 @@ def read_geneval(folder: Path, *, allow_missing: bool = False) -> list[Sample]:
 
     Args:
         folder: What the generation script wrote.
-        allow_missing: Leave out prompts without images instead of refusing the set;
-            :func:`prompts_without_images` names them.
+        allow_missing: Leave out prompts without images instead of refusing the set.
+        left_out: Filled with the folders of such prompts, and with other files in ``samples/``.
 
     Raises:
         InputError: Folders without metadata, without a prompt, or without images; all are listed.
     """
+    left_out = LeftOut() if left_out is None else left_out
     samples: list[Sample] = []
     bare: list[str] = []
     empty: list[str] = []
@@ -44,8 +48,10 @@ def read_geneval(folder: Path, *, allow_missing: bool = False) -> list[Sample]:
             bare.append(entry.name)
             continue
         row = _metadata(entry)
-        images = _images(entry)
+        images, others = _images(entry)
+        left_out.ignored.update(others)
         if not images:
+            left_out.missing.append(entry.name)
             empty.append(f"{entry.name}: {row.text('prompt')}")
         samples += [
             Sample(
@@ -66,26 +72,20 @@ def read_geneval(folder: Path, *, allow_missing: bool = False) -> list[Sample]:
     return samples
 
 
-def prompts_without_images(folder: Path) -> list[str]:
-    """Name the numbered folders that have metadata but no image."""
-    return [
-        entry.name
-        for entry in _numbered(folder)
-        if (entry / METADATA).is_file() and not _images(entry)
-    ]
-
-
 def _numbered(folder: Path) -> list[Path]:
     names = [entry.name for entry in scan(folder) if entry.name.isdecimal() and entry.is_dir()]
     return [folder / name for name in sorted(names, key=natural_key)]
 
 
-def _images(entry: Path) -> list[Path]:
+def _images(entry: Path) -> tuple[list[Path], list[str]]:
+    """Return the images of a prompt in order, and the kinds of the files beside them."""
     samples = entry / "samples"
     if not samples.is_dir():
-        return []
-    names = [image.name for image in scan(samples) if _IMAGE.fullmatch(image.name)]
-    return [samples / name for name in sorted(names, key=natural_key)]
+        return [], []
+    names = [found.name for found in scan(samples) if not found.name.startswith(".")]
+    images = sorted(filter(_IMAGE.fullmatch, names), key=natural_key)
+    others = [kind_of(name) for name in names if not _IMAGE.fullmatch(name)]
+    return [samples / name for name in images], others
 
 
 def _metadata(entry: Path) -> Row:

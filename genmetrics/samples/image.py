@@ -199,11 +199,11 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
     raise InputError(f"{name} is {what}, not a regular file; pass an image file")
 
 
-def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Read a regular file; errors as :func:`open_file`."""
+def read_file(path: str | os.PathLike[str], length: int = -1) -> bytes:
+    """Read a regular file, or its first bytes; errors as :func:`open_file`."""
     with open_file(path) as file:
         try:
-            return file.read()
+            return file.read(length)
         except (OSError, MemoryError) as error:
             raise InputError(f"{os.fspath(path)} cannot be read: {one_line(error)}") from error
 

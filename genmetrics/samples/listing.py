@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Media
 from genmetrics.core.state import natural_key
-from genmetrics.samples.media import FileMedia
-
-SUFFIXES = (
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".jpe",
-    ".jfif",
-    ".webp",
-    ".gif",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".avif",
-    ".jp2",
-    ".apng",
-    ".ppm",
-    ".pgm",
-    ".pbm",
-    ".pnm",
-    ".pfm",
+from genmetrics.samples.kinds import (
+    HEAD,
+    SUFFIXES,
+    is_image,
+    is_unknown,
+    kind_of,
+    looks_like_picture,
 )
-"""Suffixes that make a file an image, in any case. What it holds is seen when it is decoded."""
+from genmetrics.samples.media import FileMedia, StoredMedia
 
 
 class Listing(NamedTuple):
@@ -41,11 +28,32 @@ class Listing(NamedTuple):
 
     images: Sequence[tuple[str, Media]]
     seen: int
+    ignored: Mapping[str, int] = {}
+    """How many files are no pictures, by kind; hidden ones do not count."""
 
 
-def is_image(name: str) -> bool:
-    """Tell by the suffix."""
-    return name.lower().endswith(SUFFIXES)
+@dataclass
+class LeftOut:
+    """What is in a set and makes no sample."""
+
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Files that are no pictures, by kind."""
+    missing: list[str] = field(default_factory=list)
+    """What has no image, by name, where that was allowed."""
+
+    def notes(self, where: object) -> tuple[str, ...]:
+        """Count the files that are no pictures, in one line; empty where there are none."""
+        if not self.ignored:
+            return ()
+        counts = sorted(self.ignored.items(), key=lambda row: (-row[1], row[0]))
+        kinds = [f"{count} {kind}" for kind, count in counts[:_KINDS]]
+        rest = sum(count for _, count in counts[_KINDS:])
+        kinds += [f"{rest} of other kinds"] if rest else []
+        files = "1 file is" if self.ignored.total() == 1 else f"{self.ignored.total()} files are"
+        return (f"{where}: {files} not read as images ({', '.join(kinds)})",)
+
+
+_KINDS = 5  # of ignored files that a note names
 
 
 def is_hidden(name: str) -> bool:
@@ -72,21 +80,24 @@ def unique_ids(names: Sequence[str]) -> list[str]:
 
 
 def list_folder(folder: Path, *, recursive: bool = False) -> Listing:
-    """List the images of a folder, each real file once, in natural order.
+    """List the images of a folder, each name once, in natural order.
 
-    Hidden files and folders are left out. Links are followed; where several names lead to one file,
-    the file's own name counts, otherwise the first. A link to nowhere is listed: it fails by name
-    when it is read, instead of shrinking the set.
+    Hidden files and folders are left out. Links are followed: a link to a file is an image of its
+    own, a folder that is reached twice counts once, under its own name where it has one here. A
+    link to nowhere is listed: it fails by name when it is read, instead of shrinking the set.
+    Pictures are known by their suffix, or by their first bytes where the suffix says nothing.
 
     Raises:
         InputError: The folder cannot be read.
     """
-    found: list[tuple[bool, str, str]] = []  # is a link, relative name, real path
-    seen = 0
-    pending = [("", str(folder))]
+    names: list[str] = []
+    others: list[str] = []
+    pending, linked = [("", str(folder))], list[tuple[str, str]]()
     visited = set()
-    while pending:
-        prefix, directory = pending.pop()
+    while pending or linked:
+        if not pending:
+            linked.sort(key=lambda place: natural_key(place[0]), reverse=True)
+        prefix, directory = (pending or linked).pop()
         real = os.path.realpath(directory)
         if real in visited:
             continue
@@ -96,18 +107,33 @@ def list_folder(folder: Path, *, recursive: bool = False) -> Listing:
             link = entry.is_symlink()
             if os.path.isdir(entry.path) if link else entry.is_dir():  # noqa: PTH112  # never raises
                 if recursive and not entry.name.startswith("."):
-                    pending.append((f"{name}/", entry.path))
-                continue
-            seen += 1
-            if is_image(entry.name) and not entry.name.startswith("."):
-                target = os.path.realpath(entry.path) if link else f"{real}{os.sep}{entry.name}"
-                found.append((link, name, target))
-    found.sort(key=lambda row: (row[0], natural_key(row[1])))
-    first: dict[str, str] = {}
-    for _, name, target in found:
-        first.setdefault(target, name)
-    names = sorted(first.values(), key=natural_key)
-    return Listing([(name, FileMedia(str(folder / name))) for name in names], seen)
+                    (linked if link else pending).append((f"{name}/", entry.path))
+            elif _is_picture(entry):
+                names.append(name)
+            else:
+                others.append(name)
+    names.sort(key=natural_key)
+    ignored = Counter(kind_of(name) for name in others if not is_hidden(name))
+    images = [(name, FileMedia(str(folder / name))) for name in names]
+    return Listing(images, len(names) + len(others), ignored)
+
+
+def _is_picture(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith("."):
+        return False
+    try:
+        return is_image(entry.name) or begins_as_picture(entry.name, FileMedia(entry.path))
+    except InputError:
+        return False  # a pipe, or a link to nowhere, that no suffix calls a picture: it is counted
+
+
+def begins_as_picture(name: str, media: StoredMedia) -> bool:
+    """Tell by the first bytes of a file, which are only read where its suffix says nothing.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    return is_unknown(name) and looks_like_picture(media.head(HEAD))
 
 
 def scan(directory: str | os.PathLike[str]) -> list[os.DirEntry[str]]:

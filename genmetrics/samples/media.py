@@ -30,6 +30,7 @@ Decoder = Callable[[bytes, str], "Tensor | None"]
 
 ZIP_STORED, ZIP_DEFLATED = 0, 8
 _ZIP_HEADER = 30  # bytes before the name in a member's own header
+_INFLATED = 4096  # bytes read to inflate the first few: tables come before data
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class StoredMedia(ABC):
         Raises:
             InputError: They cannot be had; the message names the file or archive.
         """
+
+    def head(self, length: int) -> bytes:
+        """Return at most ``length`` bytes from the beginning; errors as :meth:`read`."""
+        return self.read()[:length]
 
     def digest(self) -> str:
         """Hex sha256 of the stored bytes."""
@@ -120,6 +125,10 @@ class FileMedia(StoredMedia):
         """Return the file's bytes."""
         return read_file(self.path)
 
+    def head(self, length: int) -> bytes:
+        """Read the first bytes alone."""
+        return read_file(self.path, length)
+
     def size(self) -> tuple[int, int]:
         """Width and height of the upright image; reads the header alone."""
         return image_size(self.path)
@@ -176,13 +185,24 @@ class ZipMedia(_Member):
             raise self._damaged("does not match its checksum")
         return data
 
-    def _raw(self) -> bytes:
+    def head(self, length: int) -> bytes:
+        """Read, and inflate, the first bytes alone; without the checksum, which is for all."""
+        data = self._raw(min(self.stored, length + _INFLATED))
+        if self.method == ZIP_DEFLATED:
+            try:
+                return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, length)
+            except zlib.error as error:
+                raise self._damaged(f"cannot be inflated ({error})") from error
+        return data[:length]
+
+    def _raw(self, most: int | None = None) -> bytes:
         # Read directly: a ZipFile is not made for threads, and each one parses the whole directory.
         header = read_at(self.archive, self.offset, _ZIP_HEADER)
         if len(header) < _ZIP_HEADER or not header.startswith(b"PK\3\4"):
             raise self._damaged("has no header where the directory says")
         skip = sum(struct.unpack_from("<HH", header, 26))  # lengths of name and extra field
-        return read_at(self.archive, self.offset + _ZIP_HEADER + skip, self.stored)
+        length = self.stored if most is None else most
+        return read_at(self.archive, self.offset + _ZIP_HEADER + skip, length)
 
 
 @dataclass(frozen=True)
@@ -208,6 +228,13 @@ class SpanMedia(_Member):
         if len(data) != self.length:
             raise self._damaged(f"has {len(data)} bytes where {self.length} are declared")
         return data
+
+    def head(self, length: int) -> bytes:
+        """Read the first bytes alone."""
+        length = min(length, self.length)
+        if self.packed:
+            return unpacked(self.archive).read_at(self.offset, length)
+        return read_at(self.archive, self.offset, length)
 
 
 @dataclass(frozen=True)

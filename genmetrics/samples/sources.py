@@ -12,10 +12,11 @@ from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import ARCHIVES, is_archive, is_tar, list_archive, scan_tar
 from genmetrics.samples.bundles import KINDS, Bundle, bundle_files, find_bundle, read_bundle
 from genmetrics.samples.geneval import is_geneval, read_geneval
+from genmetrics.samples.kinds import is_image
 from genmetrics.samples.listing import (
+    LeftOut,
     Listing,
     is_hidden,
-    is_image,
     list_folder,
     no_images,
     unique_ids,
@@ -24,8 +25,8 @@ from genmetrics.samples.manifest import read_manifest
 from genmetrics.samples.tables import TABLES, is_table
 from genmetrics.samples.webdataset import is_webdataset, read_webdataset
 
-Reader = Callable[[Path, bool, bool], list[Sample]]
-"""Path, recursive, allow_missing to samples."""
+Reader = Callable[[Path, bool, bool, LeftOut], list[Sample]]
+"""Path, recursive, allow_missing to samples; what is left out is added to the last argument."""
 
 
 def read_samples(
@@ -35,6 +36,7 @@ def read_samples(
     layout: str = "auto",
     limit: int | None = None,
     allow_missing: bool = False,
+    left_out: LeftOut | None = None,
 ) -> list[Sample]:
     """List the samples of a set; no image is opened.
 
@@ -47,7 +49,8 @@ def read_samples(
         layout: A name of :data:`LAYOUTS`, or ``"auto"``: ``geneval`` where numbered folders carry
             metadata, else by what ``path`` is.
         limit: Keep only the first ones.
-        allow_missing: Take a benchmark layout although prompts lack images.
+        allow_missing: Take a benchmark layout or shards although prompts lack images.
+        left_out: Filled with what is there and makes no sample.
 
     Returns:
         Samples in natural order of id. The id is the relative path without suffix (with it, where
@@ -61,16 +64,17 @@ def read_samples(
     if limit is not None and limit < 1:
         raise UsageError(f"limit is {limit}; expected 1 or more")
     where = Path(path)
+    left_out = LeftOut() if left_out is None else left_out
     bundle = find_bundle(os.fspath(path))
     if bundle is not None and layout not in ("auto", "folder"):
         raise UsageError(f"{where} names shards, not layout {_known(layout)!r}; drop --layout")
     if bundle is not None:
-        listed = read_bundle(bundle, allow_missing=allow_missing)
+        listed = read_bundle(bundle, allow_missing=allow_missing, left_out=left_out)
     elif not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
         raise InputError(f"{where} does not exist (0 files seen); check the path")
     else:
         reader = LAYOUTS[_detect(where) if layout == "auto" else _known(layout)]
-        listed = reader(where, recursive, allow_missing)
+        listed = reader(where, recursive, allow_missing, left_out)
     samples = sorted(listed, key=lambda s: natural_key(s.id))
     for sample in samples:
         if not sample.id.isascii():
@@ -95,7 +99,9 @@ def _detect(path: Path) -> str:
     return "geneval" if path.is_dir() and is_geneval(path) else "folder"
 
 
-def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+def _read_folder(
+    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
+) -> list[Sample]:
     files: list[str] = []
     listing = Listing([], 1)
     if path.is_dir():
@@ -107,14 +113,18 @@ def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> list[Sampl
         members = scan_tar(path)
         if is_webdataset(members):
             where = [str(path)]
-            return read_webdataset(where, allow_missing=allow_missing, scan=lambda _: members)
+            return read_webdataset(
+                where, allow_missing=allow_missing, left_out=left_out, scan=lambda _: members
+            )
         listing = members.listing()
     elif is_archive(path):
         listing = list_archive(path)
     else:
         raise no_images(path, 1, f"; it is a single file, pass {_SINGLE}")
     if files:
-        return read_bundle(Bundle(str(path), files, {}), allow_missing=allow_missing)
+        bundle = Bundle(str(path), files, {})
+        return read_bundle(bundle, allow_missing=allow_missing, left_out=left_out)
+    left_out.ignored.update(listing.ignored)
     return _plain(path, listing, recursive)
 
 
@@ -140,19 +150,23 @@ def _any_below(folder: Path) -> bool:
     return any(is_image(name) and not is_hidden(name) for _, _, names in walk for name in names)
 
 
-def _read_manifest(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+def _read_manifest(
+    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
+) -> list[Sample]:
     if not path.is_file():
         raise InputError(f"{path} is not a file; layout manifest expects {' or '.join(TABLES)}")
     return read_manifest(path)
 
 
-def _read_geneval(path: Path, recursive: bool, allow_missing: bool) -> list[Sample]:
+def _read_geneval(
+    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
+) -> list[Sample]:
     if not path.is_dir() or not is_geneval(path):
         raise InputError(
             f"{path} is not laid out as GenEval: expected folders such as 00000 with metadata.jsonl"
             " and samples/0000.png"
         )
-    samples = read_geneval(path, allow_missing=allow_missing)
+    samples = read_geneval(path, allow_missing=allow_missing, left_out=left_out)
     if not samples:
         raise InputError(f"{path} holds no images: every samples/ folder is empty")
     return samples

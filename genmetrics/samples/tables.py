@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from genmetrics.core.errors import InputError
+from genmetrics.core.fields import Field
 from genmetrics.samples.image import read_file
 
 TABLES = (".jsonl", ".csv")
@@ -34,16 +36,21 @@ class Row(NamedTuple):
             return str(value)
         raise InputError(f"{self.where}: {column!r} is {value!r}; expected text")
 
-    def object(self, column: str) -> Mapping[str, Any] | None:
-        """Return a cell that holds a JSON object (in csv: its text), None where it is absent."""
+    def record(self, column: str) -> Mapping[str, Any] | list[Any] | None:
+        """Return a cell that holds a JSON object or list (in csv: its text), None where absent."""
         value = self.cells.get(column)
         if isinstance(value, str) and value:
             value = _json(value, f"{self.where}: {column!r}")
         if value is None or value == "":
             return None
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | list):
             raise InputError(f"{self.where}: {column!r} is {value!r}; expected a JSON object")
         return value
+
+
+def cell(row: Row, field: Field) -> Any:
+    """Read a cell of a table as what its field holds; None where it is absent."""
+    return row.text(field.name) if field.kind == "text" else row.record(field.name)
 
 
 def is_table(path: Path) -> bool:
@@ -55,7 +62,8 @@ def read_table(path: Path) -> list[Row]:
     """Read all rows of a ``.jsonl`` (an object a line) or ``.csv`` (with a header line), in UTF-8.
 
     Raises:
-        InputError: Another suffix, not UTF-8, a broken line (by number), or no rows at all.
+        InputError: Another suffix, not UTF-8, a broken line (by number), a column that comes twice,
+            or no rows at all.
     """
     if not is_table(path):
         raise InputError(f"{path} is not a table; expected {' or '.join(TABLES)}")
@@ -85,6 +93,7 @@ def _jsonl_rows(text: str, path: Path) -> Iterator[Row]:
 def _csv_rows(text: str, path: Path) -> Iterator[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
+        require_once([name.strip() for name in reader.fieldnames or []], f"{path} line 1")
         for cells in reader:
             where = f"{path} line {reader.line_num}"
             if None in cells or None in cells.values():
@@ -96,9 +105,31 @@ def _csv_rows(text: str, path: Path) -> Iterator[Row]:
         raise InputError(f"{path} line {reader.line_num} is not csv: {error}") from error
 
 
+def require_once(columns: Sequence[str], where: str) -> None:
+    """Raise :class:`InputError` with the columns that come twice; which one counts is a guess."""
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        names = ", ".join(map(repr, twice))
+        raise InputError(f"{where} has the column {names} more than once; keep or rename one")
+
+
+def pairs_once(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Return what makes a dict of a JSON object for ``json.loads``, and refuses a key twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            require_once([key for key, _ in pairs], where)
+        return found
+
+    return once
+
+
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=pairs_once(where))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from error
 

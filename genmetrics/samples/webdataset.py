@@ -17,8 +17,10 @@ from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.sample import Sample
 from genmetrics.samples.archives import TARS, TarMembers, scan_tar, without_shared_folders
 from genmetrics.samples.bundles import PROMPTS
-from genmetrics.samples.listing import is_image, no_images, quoted
+from genmetrics.samples.kinds import SUFFIXES, is_image, kind_of
+from genmetrics.samples.listing import LeftOut, begins_as_picture, no_images, quoted
 from genmetrics.samples.media import SpanMedia
+from genmetrics.samples.tables import pairs_once
 
 _KEY = re.compile(r"(?s)((?:.*/)?[^./][^./]*)\.([^/]*)")
 _META = re.compile(r"__[^/]*__($|/)")  # bookkeeping of the webdataset package
@@ -40,6 +42,7 @@ def read_webdataset(
     chosen: Mapping[str, str] | None = None,
     *,
     allow_missing: bool = False,
+    left_out: LeftOut | None = None,
     scan: Callable[[Path], TarMembers] = scan_tar,
 ) -> list[Sample]:
     """List the samples of shards from the headers of their tars; of contents, only texts are read.
@@ -52,6 +55,7 @@ def read_webdataset(
         shards: Paths of tars, also compressed.
         chosen: ``image`` and ``prompt`` may name other fields, such as ``edited.png``.
         allow_missing: Leave out keys that have texts but no image.
+        left_out: Filled with such keys, and with files that are no pictures and belong to none.
         scan: What lists a tar; for a caller that has done so already.
 
     Returns:
@@ -62,6 +66,7 @@ def read_webdataset(
         InputError: A damaged shard, a key with several images or none, a text that cannot be read.
     """
     chosen = chosen or {}
+    left_out = LeftOut() if left_out is None else left_out
     if "id" in chosen:
         raise UsageError(f"{shards[0]}: the id of a sample in a tar is its key; drop id=")
     found: list[_Found] = []
@@ -69,7 +74,7 @@ def read_webdataset(
     for shard in shards:
         members = scan(Path(shard))
         seen += members.seen
-        found += _samples_of(shard, members, chosen, allow_missing)
+        found += _samples_of(shard, members, chosen, allow_missing, left_out)
     if not found:
         raise no_images(Path(shards[0]), seen, f"; {len(shards)} shards")
     return [
@@ -92,27 +97,41 @@ def _split(name: str) -> tuple[str, str] | None:
 
 
 def _samples_of(
-    shard: str, members: TarMembers, chosen: Mapping[str, str], allow_missing: bool
+    shard: str,
+    members: TarMembers,
+    chosen: Mapping[str, str],
+    allow_missing: bool,
+    left_out: LeftOut,
 ) -> Iterator[_Found]:
-    groups: dict[str, dict[str, SpanMedia]] = {}
-    for name, media in {**members.images, **members.others}.items():
-        if parts := _split(name):
-            twin = groups.setdefault(parts[0], {}).setdefault(parts[1], media)
-            if twin is not media:
-                raise InputError(f"{shard}: {twin.member!r} and {name!r} are one field; rename one")
     bare = []
-    for key, fields in groups.items():
+    for key, fields in _fields_by_key(shard, members).items():
         image = _image_field(shard, key, fields, chosen.get("image"))
         if image is not None:
             yield _Found(shard, f"{key}.{image.rsplit('.', 1)[-1]}", fields[image], fields)
         elif chosen.get("image") or {"txt", "json"} & fields.keys():
             bare.append(key)
+        else:
+            left_out.ignored.update(kind_of(media.member) for media in fields.values())
     if bare and not allow_missing:
         what = f"{chosen['image']!r}" if chosen.get("image") else "image"
         raise InputError(
             f"{shard}: {len(bare)} keys have no {what}: {quoted(bare)}; add them, or pass"
             " --allow-missing"
         )
+    left_out.missing += bare
+
+
+def _fields_by_key(shard: str, members: TarMembers) -> dict[str, dict[str, SpanMedia]]:
+    """Group members by key; one without any dot is the field ``""`` of its name."""
+    groups: dict[str, dict[str, SpanMedia]] = {}
+    for name, media in {**members.images, **members.others}.items():
+        if _META.match(name.removeprefix("./")):
+            continue
+        key, field = _split(name) or (name.removeprefix("./"), "")
+        twin = groups.setdefault(key, {}).setdefault(field, media)
+        if twin is not media:
+            raise InputError(f"{shard}: {twin.member!r} and {name!r} are one field; rename one")
+    return groups
 
 
 def _image_field(
@@ -120,7 +139,10 @@ def _image_field(
 ) -> str | None:
     if asked:
         return asked.lower() if asked.lower() in fields else None
-    images = [field for field in fields if is_image(f".{field}")]
+    # formats that are not read count where nothing else does: they fail by their name
+    images = [field for field in fields if f".{field}".endswith(SUFFIXES)] or [
+        field for field, media in fields.items() if _is_picture(field, media)
+    ]
     plain = [field for field in images if "." not in field]
     best = plain or images
     if len(best) > 1:
@@ -129,6 +151,10 @@ def _image_field(
             f" first dot: choose one with '{shard}:image={best[0]}', or rename the members"
         )
     return best[0] if best else None
+
+
+def _is_picture(field: str, media: SpanMedia) -> bool:
+    return is_image(f".{field}") or begins_as_picture(media.member, media)
 
 
 def _ids(found: Sequence[_Found]) -> list[str]:
@@ -165,7 +191,9 @@ def _texts(one: _Found, asked: str | None) -> tuple[str | None, Mapping[str, Any
         return prompt, None
     media = one.fields["json"]
     try:
-        row = json.loads(_text(media))
+        row = json.loads(_text(media), object_pairs_hook=pairs_once(media.name))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{media.name} is not JSON: {error}; write it again") from error
     if not isinstance(row, dict):

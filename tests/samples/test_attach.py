@@ -14,6 +14,7 @@ from genmetrics.samples.attach import (
     attach_prompts,
     check_pair_sizes,
     require_prompts,
+    without_missing,
 )
 from genmetrics.samples.sources import read_samples
 
@@ -232,3 +233,44 @@ def test_pairs_of_unequal_size_are_shown_with_paths_and_sizes(tmp_path):
     check_pair_sizes(samples)  # without partners there is nothing to compare
     masks = grey(tmp_path / "masks", ["a.png", "b.png"], (64, 64))
     check_pair_sizes(attach_masks(samples, masks)[0])
+
+
+# -- a manifest with empty cells -------------------------------------------------------------------
+
+
+def test_samples_without_a_field_that_others_carry_are_left_out_by_name(tmp_path):
+    grey(tmp_path, [f"{i}.png" for i in range(6)])
+    rows = [
+        {"file": f"{i}.png", "prompt": "p", "reference": "0.png", "mask": "0.png", "spec": {"a": 1}}
+        for i in range(6)
+    ]
+    rows[1]["prompt"] = " "
+    rows[2]["reference"] = ""
+    rows[3]["mask"] = rows[1]["mask"] = ""
+    rows[4]["spec"] = None
+    path = table(tmp_path / "m.jsonl", rows)
+    samples = read_samples(path)
+    expected = {"prompt": "1", "reference": "2", "spec": "4"}
+    for field, bare in expected.items():
+        with pytest.raises(PairingError, match=rf"1 image has no {field} \('{bare}'\); .*--allow"):
+            without_missing(samples, [field, "image"], path)
+        kept, missing = without_missing(samples, [field, "image"], path, allow_missing=True)
+        assert missing == [bare]
+        assert [s.id for s in kept] == [i for i in "012345" if i != bare]
+    kept, missing = without_missing(samples, [*expected, "mask"], path, allow_missing=True)
+    assert [s.id for s in kept] == ["0", "3", "5"]
+    assert missing == ["1", "2", "3", "4"]
+    kept, missing = without_missing(samples, ["image"], path)
+    assert (len(kept), missing) == (6, [])
+
+
+def test_a_field_that_no_sample_has_is_the_metric_s_to_refuse(tmp_path):
+    grey(tmp_path, ["a.png", "b.png"])
+    path = table(tmp_path / "m.jsonl", [{"file": "a.png"}, {"file": "b.png"}])
+    samples = read_samples(path)
+    for allow in (False, True):
+        assert without_missing(samples, ["prompt"], path, allow_missing=allow) == (samples, [])
+    rows = [{"file": "a.png", "prompt": "p"}, {"file": "b.png", "reference": "a.png"}]
+    samples = read_samples(table(path, rows))
+    with pytest.raises(PairingError, match=r"no prompt \('b'\); .*no reference .*; add them$"):
+        without_missing(samples, ["prompt", "reference"], path, allow_missing=True)

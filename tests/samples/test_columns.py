@@ -57,6 +57,16 @@ def check(samples, prompts=PROMPTS):
 # -- what the datasets library writes --------------------------------------------------------------
 
 
+def test_a_column_twice_is_refused_by_name(tmp_path):
+    """Whichever was meant, also one that is not read."""
+    for name in ("image", "note"):
+        columns = {"image": [encode(picture(), "PNG")], "prompt": ["a"], "note": ["b"]}
+        table = pa.table([*columns.values(), columns[name]], names=[*columns, name])
+        pq.write_table(table, tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=rf"a\.parquet has the column '{name}' more than once"):
+            read_samples(tmp_path / "a.parquet")
+
+
 def test_a_saved_data_set_is_read_as_the_datasets_library_reads_it(tmp_path):
     import datasets
 
@@ -239,7 +249,7 @@ def test_columns_that_do_not_fit_are_named(tmp_path, rows, choice, error, reason
 def test_files_of_unlike_columns_are_refused(tmp_path):
     write(tmp_path / "a.parquet", {"image": [JPEGS[0]], "id": ["a"]})
     write(tmp_path / "b.parquet", {"image": [JPEGS[1]]})
-    with pytest.raises(InputError, match=r"b\.parquet has no single column 'id'"):
+    with pytest.raises(InputError, match=r"b\.parquet has no column 'id'"):
         read_samples(tmp_path)
     write(tmp_path / "b.parquet", {"image": [JPEGS[1]], "id": ["a"]})
     with pytest.raises(InputError, match=r"b\.parquet row 0 gives 'id' 'a' again \(first: .*row 0"):

@@ -152,7 +152,7 @@ def test_of_members_with_one_name_the_last_counts(tmp_path):
 
 
 def test_links_in_a_tar_count_as_in_a_folder(tmp_path):
-    """A symbolic link is the image it leads to, a hard link is an image of its own."""
+    """A sample is a name, whatever bytes it shares."""
     path = write_tar(tmp_path / "a.tar", "w")
     with tarfile.open(path, "a") as archive:
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
@@ -160,7 +160,7 @@ def test_links_in_a_tar_count_as_in_a_folder(tmp_path):
             info.type, info.linkname = kind, "0.png"
             archive.addfile(info)
     samples = read_samples(path)
-    assert [sample.id for sample in samples] == ["0", "1", "2", "3", "link1"]
+    assert [sample.id for sample in samples] == ["0", "1", "2", "3", "link1", "link2"]
     assert samples[-1].digest(("image",)) == samples[0].digest(("image",))
 
 

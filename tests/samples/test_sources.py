@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
+import zipfile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, UsageError
-from genmetrics.samples.geneval import prompts_without_images
-from genmetrics.samples.listing import SUFFIXES, unique_ids, without_suffix
+from genmetrics.samples.kinds import HEAD, SUFFIXES, looks_like_picture
+from genmetrics.samples.listing import LeftOut, unique_ids, without_suffix
+from genmetrics.samples.media import FileMedia, SpanMedia
 from genmetrics.samples.sources import LAYOUTS, read_samples
 from tests.samples.make import sound
 
@@ -35,7 +38,7 @@ def ids(path, **options):
 
 def test_suffixes_in_any_case_count_once_and_other_files_do_not(tmp_path):
     fill(tmp_path, "a.PNG", "b.png", "c.JPEG", "d.jpg", "e.WebP", ".DS_Store", "Thumbs.db")
-    fill(tmp_path, "notes.txt", ".hidden.png", "png", "f.png.txt")
+    fill(tmp_path, "notes.txt", ".hidden.png", "f.png.txt")
     assert ids(tmp_path) == ["a", "b", "c", "d", "e"]
 
 
@@ -46,16 +49,140 @@ def test_order_is_natural(tmp_path):
     assert ids(tmp_path, limit=99) == [f"r_{i}" for i in range(12)]
 
 
-def test_a_file_behind_several_links_counts_once_under_its_own_name(tmp_path):
-    fill(tmp_path, "z.png")
+# -- of 28 names that link to 24 blobs, four vanished without a word -------------------------------
+
+
+def test_each_name_is_a_sample_whatever_it_links_to(tmp_path):
+    fill(tmp_path, "z.png", "blobs/0a1b")
     (tmp_path / "a.png").symlink_to(tmp_path / "z.png")
     (tmp_path / "m.png").symlink_to("a.png")
-    assert ids(tmp_path) == ["z"]
+    assert ids(tmp_path) == ["a", "m", "z"]
     other = tmp_path / "other"
     other.mkdir()
-    (other / "b.png").symlink_to(tmp_path / "z.png")
-    (other / "a.png").symlink_to(tmp_path / "z.png")
-    assert ids(other) == ["a"]
+    for name in ("a.png", "b.png", "c"):
+        (other / name).symlink_to("../blobs/0a1b")
+    assert ids(other) == ["a", "b", "c"]
+    copies = fill(tmp_path / "copies", "a.png", "b.png", "c")
+    digests = [s.digest(["image"]) for s in read_samples(other)]
+    assert digests == [s.digest(["image"]) for s in read_samples(copies)]
+    with tarfile.open(tmp_path / "links.tar", "w") as tar:
+        tar.add(tmp_path / "blobs" / "0a1b", "blobs/0a1b.png")
+        for name in ("a.png", "b.png"):
+            tar.add(other / name, f"gen/{name}")
+    with pytest.raises(InputError, match=r"gen/a\.png is a link .*without content"):
+        ids(tmp_path / "links.tar")
+    with tarfile.open(tmp_path / "links.tar", "w") as tar:
+        tar.add(tmp_path / "z.png", "z.png")
+        tar.add(tmp_path / "m.png", "m.png")
+        tar.add(tmp_path / "a.png", "a.png")
+    with pytest.raises(InputError, match=r"!m\.png is a link"):  # an absolute one leads out
+        ids(tmp_path / "links.tar")
+    (tmp_path / "a.png").unlink()
+    (tmp_path / "a.png").symlink_to("z.png")
+    with tarfile.open(tmp_path / "links.tar", "w") as tar:
+        for name in ("z.png", "m.png", "a.png"):
+            tar.add(tmp_path / name, name)
+    samples = read_samples(tmp_path / "links.tar")
+    assert [s.id for s in samples] == ["a", "m", "z"]
+    assert len({s.digest(["image"]) for s in samples}) == 1
+
+
+def test_a_folder_that_is_reached_twice_counts_once_under_its_own_name(tmp_path):
+    fill(tmp_path, "set/real/1.png", "set/zoo/2.png", "far/3.png")
+    for name in ("again", "zzz"):
+        (tmp_path / "set" / name).symlink_to("real")
+    (tmp_path / "set" / "real" / "loop").symlink_to("..")
+    for name in ("b", "a"):
+        (tmp_path / "set" / name).symlink_to("../far")
+    (tmp_path / "set" / "round").symlink_to("round")
+    assert ids(tmp_path / "set", recursive=True) == ["a/3", "real/1", "zoo/2"]
+    (tmp_path / "set" / "round.png").symlink_to("round.png")
+    assert "round" in ids(tmp_path / "set")  # it fails by name when it is read
+
+
+# -- four of 24 pictures renamed to .heic gave another value, and no word --------------------------
+
+FOREIGN = ["b.heic", "c.HEIF", "d.jxl", "e.tga", "f.exr", "g", "r_1.5"]
+
+
+def packed(folder, path):
+    """An archive of a folder, made by its suffix."""
+    names = sorted(p for p in folder.rglob("*") if p.is_file())
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in names:
+                archive.write(name, name.relative_to(folder).as_posix())
+    else:
+        with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
+            for name in names:
+                archive.add(name, name.relative_to(folder).as_posix())
+    return path
+
+
+@pytest.mark.parametrize("form", ["folder", "set.zip", "set.tar", "set.tgz"])
+def test_pictures_of_any_suffix_and_of_none_are_samples(tmp_path, form):
+    folder = fill(tmp_path / "set", "a.png", *FOREIGN, ".hidden", "old.txt", "i.json", "x.txt")
+    (folder / "clip.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
+    (folder / "LICENSE").write_text("BM is a text that begins so\n")
+    (folder / "h").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    left_out = LeftOut()
+    path = folder if form == "folder" else packed(folder, tmp_path / form)
+    samples = read_samples(path, left_out=left_out)
+    assert [s.id for s in samples] == ["a", "b", "c", "d", "e", "f", "g", "h", "r_1.5"]
+    assert left_out.ignored == {".txt": 2, ".json": 1, ".mp4": 1, "without suffix": 1}
+    assert left_out.notes("gen") == (
+        "gen: 5 files are not read as images (2 .txt, 1 .json, 1 .mp4, 1 without suffix)",
+    )
+    for sample in samples:
+        if sample.id == "h":
+            with pytest.raises(InputError, match=r"h is not an image: it starts with .*ftypheic"):
+                sample.image.load()
+        else:
+            assert sample.image.load().pixels.shape[2] == 3  # the content decides
+
+
+@pytest.mark.parametrize("kind", sound())
+def test_each_format_is_known_by_its_first_bytes(kind):
+    assert looks_like_picture(sound()[kind][:HEAD])
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"BMW is a maker of cars, and of motor",
+        b"P3 is a name",
+        b"{}",
+        b"%PDF-1.7",
+        b"<html>",
+        b"RIFF\0\0\0\0WAVEfmt ",
+        b"\0\0\0\x18ftypisom\0\0\2\0isom",
+        b"PK\3\4",
+        bytes(32),
+    ],
+)
+def test_what_is_no_picture_is_not_taken_for_one(head):
+    assert not looks_like_picture(head)
+
+
+def test_files_with_a_known_suffix_are_not_opened_for_the_listing(tmp_path, monkeypatch):
+    fill(tmp_path, "a.png", "b.heic", "c.txt", "d.json")
+    packed(tmp_path, tmp_path / "set.tar")
+    opened = []
+    monkeypatch.setattr(SpanMedia, "head", lambda self, _: opened.append(self.name) or b"")
+    monkeypatch.setattr(FileMedia, "head", lambda self, _: opened.append(self.name) or b"")
+    assert ids(tmp_path) == ids(tmp_path / "set.tar") == ["a", "b"]
+    assert opened == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_pipes_and_dead_links_without_a_picture_s_suffix_are_counted(tmp_path):
+    fill(tmp_path, "a.png")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.data").symlink_to("nowhere")
+    left_out = LeftOut()
+    assert [s.id for s in read_samples(tmp_path, left_out=left_out)] == ["a"]
+    assert left_out.ignored == {"without suffix": 1, ".data": 1}
 
 
 def test_broken_entries_are_listed_so_that_they_fail_by_name(tmp_path):
@@ -255,6 +382,14 @@ def test_a_manifest_by_id_finds_the_file_beside_it(tmp_path):
         ('{"file": ["a.png"]}', "expected text"),
         ('{"file": "a.png", "prompt": 1.5}', "'prompt' is 1.5; expected text"),
         ('{"file": "a.png"}\n{"file": "a.png", "id": "a"}', r"line 2 gives id 'a' again"),
+        (
+            '{"file": "a.png"}\n{"file": "b", "file": "c"}',
+            "line 2 has the column 'file' more",
+        ),
+        (
+            '{"file": "a.png", "spec": {"x": 1, "x": 2}}',
+            "line 1 has the column 'x' more",
+        ),
     ],
 )
 def test_broken_jsonl_is_refused_by_line(tmp_path, text, reason):
@@ -275,6 +410,8 @@ def test_broken_jsonl_is_refused_by_line(tmp_path, text, reason):
         (b'file,prompt\na.png,"open\n', "is not csv"),
         (b"file,prompt\na.png,caf\xe9\n", "not UTF-8 at byte 21"),
         (b"picture,prompt\na.png,x\n", "no 'file' and no 'id'"),
+        (b"file,reference,reference\na.png,b,a\n", "line 1 has the column 'reference' more than"),
+        (b"file,note, note\na.png,b,a\n", "line 1 has the column 'note' more than once"),
     ],
 )
 def test_broken_csv_is_refused_by_line(tmp_path, text, reason):
@@ -305,8 +442,10 @@ def geneval(folder, prompts=3, images=2):
 
 def test_geneval_folders_are_recognised(tmp_path):
     fill(geneval(tmp_path), "notes/a.png", "00000/samples/0000.jpg", "00000/samples/preview.png")
-    samples = read_samples(tmp_path)
+    left_out = LeftOut()
+    samples = read_samples(tmp_path, left_out=left_out)
     assert [s.id for s in samples] == [f"{i:05d}/{j:04d}" for i in range(3) for j in range(2)]
+    assert left_out.ignored == {".jpg": 1, ".png": 1}
     assert samples[2].prompt == "a 1"
     assert samples[2].spec == {"tag": "single_object", "prompt": "a 1"}
     assert samples == read_samples(tmp_path, layout="geneval")
@@ -319,8 +458,9 @@ def test_missing_prompts_do_not_shrink_the_denominator(tmp_path):
     (tmp_path / "00004" / "samples" / "0000.png").unlink()
     with pytest.raises(InputError, match=r"1 prompts have no images.*'00004: a 4'.*allow-missing"):
         read_samples(tmp_path)
-    assert len(read_samples(tmp_path, allow_missing=True)) == 9
-    assert prompts_without_images(tmp_path) == ["00004"]
+    left_out = LeftOut()
+    assert len(read_samples(tmp_path, allow_missing=True, left_out=left_out)) == 9
+    assert left_out.missing == ["00004"]
 
 
 def test_geneval_without_metadata_is_an_error(tmp_path):

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from genmetrics.core.errors import InputError
 from genmetrics.samples import unpack
 from genmetrics.samples.attach import attach_pairs
+from genmetrics.samples.listing import LeftOut
 from genmetrics.samples.sources import read_samples
 from tests.samples.make import encode, picture
 from tests.samples.test_media import write_tar
@@ -204,6 +205,7 @@ def test_nothing_is_unpickled(tmp_path):
     [
         ("a_txt", b"caf\xe9", r"s\.tar!a\.txt is not UTF-8 at byte 3"),
         ("a_json", b"{", r"s\.tar!a\.json is not JSON"),
+        ("a_json", b'{"text": "a", "text": "b"}', r"a\.json has the column 'text' more than once"),
         ("a_json", b"[" * 100_000, r"s\.tar!a\.json is not JSON"),
         ("a_json", b"\xff", r"s\.tar!a\.json is not UTF-8"),
         ("a_txt", b"x" * ((8 << 20) + 1), r"s\.tar!a\.txt has 8388609 bytes"),
@@ -222,6 +224,18 @@ def test_a_broken_image_is_named_with_its_shard(tmp_path):
     (sample,) = read_samples(tmp_path)
     with pytest.raises(InputError, match=r"s\.tar!a\.png cannot be decoded"):
         sample.image.load()
+
+
+def test_pictures_of_unread_formats_and_without_suffix_do_not_vanish_from_shards(tmp_path):
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+    tar(tmp_path / "s.tar", a_png=PNG, a_heic=heic, b_heic=heic, b_txt=b"b", c_data=PNG, c_txt=b"c")
+    tar(tmp_path / "t.tar", d=PNG, e_cls=b"1", README=b"text", f_mp4=b"1", g_txt=b"g")
+    left_out = LeftOut()
+    samples = read_samples(tmp_path, allow_missing=True, left_out=left_out)
+    assert [(s.id, s.prompt) for s in samples] == [("a", None), ("b", "b"), ("c", "c"), ("d", None)]
+    assert [s.image.member for s in samples] == ["a.png", "b.heic", "c.data", "d"]
+    assert left_out.missing == ["g"]
+    assert left_out.ignored == {".cls": 1, ".mp4": 1, "without suffix": 1}
 
 
 def test_shards_without_images_and_cut_shards_say_so(tmp_path):
