@@ -9,7 +9,6 @@ from typing import Any, Literal
 from genmetrics.core.metric import Metric
 from genmetrics.report.files import check_out, write_reports
 from genmetrics.run.build import Asked
-from genmetrics.run.decide import Report
 from genmetrics.run.evaluate import Cache, Running
 from genmetrics.run.evaluate import evaluate as run
 from genmetrics.run.inputs import Inputs, joined_fields

@@ -143,7 +143,7 @@ def evaluate(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write results.json, samples.jsonl and report.html (of several sets, in DIR/NAME).",
+            help="Write results.json, samples.jsonl and report.html; of several sets in DIR/NAME.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,

@@ -190,7 +190,7 @@ class GenEval(SampleMetric):
         ]
 
 
-def _spec(sample: Sample) -> Mapping[str, Any]:
+def _spec(sample: Sample) -> Any:
     if sample.spec is None:
         raise InputError(f"image {sample.id!r} has no spec; give the benchmark's metadata row")
     return sample.spec

@@ -22,7 +22,7 @@ from genmetrics.run.keep import Keeper, failure_of, known_keys
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore, Writer
 from genmetrics.run.window import Task, ahead
-from genmetrics.run.work import Extraction, How, Job, Place, Prepared, Who
+from genmetrics.run.work import Extraction, Failure, How, Job, Place, Prepared, Who
 from genmetrics.samples.check import NAMING
 
 _AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready

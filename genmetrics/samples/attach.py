@@ -171,9 +171,7 @@ def carries(sample: Sample, field: str) -> bool:
     return bool(value.strip() if isinstance(value, str) else value)
 
 
-def check_sizes(
-    samples: Sequence[Sample], fields: Sequence[str], *, workers: int = 8
-) -> None:
+def check_sizes(samples: Sequence[Sample], fields: Sequence[str], *, workers: int = 8) -> None:
     """Compare the sizes of images with those of their partners, from headers.
 
     Raises:
@@ -230,9 +228,7 @@ def _by_stem(
             f"{forms_differ(alone, media) or forms_differ(strangers, ids)}"
             f"pair equal names{_ALLOW if partner else hint}"
         )
-    paired = [
-        s.having(**{field.name: media[partner[s.id]]}) for s in samples if s.id in partner
-    ]
+    paired = [s.having(**{field.name: media[partner[s.id]]}) for s in samples if s.id in partner]
     return paired, [*alone, *strangers]
 
 

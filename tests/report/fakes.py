@@ -12,8 +12,8 @@ import numpy as np
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import Interval, Result
 from genmetrics.core.sample import Decoded, Sample
-from genmetrics.run.evaluate import Report
-from genmetrics.run.extract import Failure, Who
+from genmetrics.run.decide import Report
+from genmetrics.run.work import Failure, Who
 
 HOSTILE = '<script>alert("x")</script>&\'\x1b[31m\n.png'
 

@@ -5,7 +5,7 @@ import pytest
 
 from genmetrics.core.sample import Sample
 from genmetrics.report.document import document, sample_lines, to_json
-from genmetrics.run.extract import Failure, Who
+from genmetrics.run.work import Failure, Who
 from tests.report.fakes import HOSTILE, failure, report, result, samples
 
 

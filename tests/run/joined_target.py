@@ -18,7 +18,7 @@ import torch
 from torch import distributed
 
 from genmetrics.core.device import affinity
-from genmetrics.run.evaluate import how_to_run
+from genmetrics.run.evaluate import Running, how_to_run
 from genmetrics.run.launch import joined
 from tests.run.world_target import evaluate
 
@@ -47,7 +47,7 @@ def look() -> dict[str, Any]:
     with joined("cpu") as ranks:
         found = {
             "threads": torch.get_num_threads(),
-            "workers": how_to_run(device="cpu", ranks=ranks).workers,
+            "workers": how_to_run(Running(device="cpu"), ranks=ranks).workers,
             "cores": sorted(affinity()),
         }
         with ranks.deciding():

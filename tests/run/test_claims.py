@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from torch.distributed import HashStore
 
 from genmetrics.core.sample import Sample
-from genmetrics.run.extract import _AHEAD, Batch, Extraction, How, Prepared, Who, _Stage
+from genmetrics.run.batches import Batch
 from genmetrics.run.progress import Silent
 from genmetrics.run.ranks import ALONE, Claim, Group
+from genmetrics.run.stage import _AHEAD, Stage
 from genmetrics.run.store import FeatureStore
+from genmetrics.run.work import Extraction, How, Job, Prepared, Who
+
+from .toys import ToySpec
 
 SLOWER = 10
 """How many times longer a batch takes on the slow rank."""
@@ -97,14 +101,14 @@ def test_a_slow_rank_is_waited_for_no_longer_than_a_batch(world, count):
     assert max(ends) - min(ends) <= SLOWER
 
 
-def stage(rank: Group, folder: Path) -> _Stage:
+def stage(rank: Group, folder: Path) -> Stage:
     """A stage whose samples are prepared in no time."""
     how = How(
         device="cpu", batch_size=1, shrink=False, workers=1, on_error="fail", progress=Silent(),
         ranks=rank,
     )  # fmt: skip
-    made = _Stage([], FeatureStore(folder), Extraction(), how)
-    made._prepare = lambda who, wanted: Prepared(who, {}, ())  # type: ignore[method-assign]
+    made = Stage([Job(ToySpec(), ())], FeatureStore(folder), Extraction(), how)
+    made._prepare = lambda who, wanted, load: Prepared(who, {})  # type: ignore[method-assign]
     return made
 
 
@@ -114,7 +118,7 @@ def test_what_a_slow_rank_decodes_ahead_is_waited_for_too(world, count, tmp_path
     """Those it has claimed are its own: one that is computed, and two that are decoded."""
     batches = [Batch((Who("generated", Sample(id=str(i))),), (0,)) for i in range(count)]
     seconds = [float(SLOWER), *[1.0] * (world - 1)]
-    work = [stage(rank, tmp_path)._decoded(batches) for rank in ranks_of(world)]
+    work = [stage(rank, tmp_path)._chunks(batches) for rank in ranks_of(world)]
     ends = finish_times(work, seconds)
     assert max(ends) - min(ends) <= (1 + _AHEAD) * SLOWER
     assert max(ends) < 0.8 * SLOWER * count / world  # than if nobody had helped

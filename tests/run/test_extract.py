@@ -11,7 +11,7 @@ import torch
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, UsageError
-from genmetrics.run.extract import _batches
+from genmetrics.run.batches import cut
 from genmetrics.run.store import FeatureStore
 
 from .conftest import write_images
@@ -76,14 +76,14 @@ def test_slow_writes_lose_nothing(images, tmp_path, monkeypatch):
 
 
 def test_batches_do_not_depend_on_what_whole_batches_were_done(tmp_path):
-    from genmetrics.run.extract import Who
+    from genmetrics.run.work import Who
     from genmetrics.samples.sources import read_samples
 
     members = [Who("generated", s) for s in read_samples(write_images(tmp_path / "g", 11))]
-    fresh = list(_batches(members, {who.place: (0,) for who in members}, 4))
+    fresh = list(cut(members, {who.place: (0,) for who in members}, 4))
     done = {who.place: () for batch in fresh[:2] for who in batch.members}
     wanted = {who.place: done.get(who.place, (0,)) for who in members}
-    assert list(_batches(members, wanted, 4)) == fresh[2:]
+    assert list(cut(members, wanted, 4)) == fresh[2:]
 
 
 def test_precision_and_compile_enter_the_protocol():

@@ -230,12 +230,18 @@ def test_a_state_keeps_to_the_reference_it_was_made_with(kind, feed_toy, tmp_pat
 
 
 def test_a_plan_runs_twice_with_the_same_answer(images):
-    from genmetrics.run.evaluate import how_to_run, run_plan
-    from genmetrics.run.plan import Inputs, make_plan
+    from genmetrics.run.build import Asked
+    from genmetrics.run.decide import Decider
+    from genmetrics.run.evaluate import Running, extracted
+    from genmetrics.run.inputs import Inputs
+    from genmetrics.run.ranks import ALONE
 
-    plan = make_plan(Inputs(generated=images[0], reference=images[1]), [ToyDistance(ToySpec())])
-    first, second = (run_plan(plan, how_to_run(), cache=False) for _ in range(2))
-    assert first["toy-distance"] == second["toy-distance"]
+    inputs = Inputs(generated={"a": images[0], "b": images[0]}, reference=images[1])
+    asked = Asked(metrics=[ToyDistance(ToySpec())])
+    with extracted(inputs, asked, Running(cache=False), ALONE, None) as done:
+        first, second = (Decider(done.plan, done.store).results() for _ in range(2))
+    assert first == second
+    assert first["a"]["toy-distance"].value == first["b"]["toy-distance"].value
 
 
 def test_workers_and_batch_sizes_that_make_no_sense(images):

@@ -14,9 +14,9 @@ from safetensors.numpy import load_file
 import genmetrics as gm
 from genmetrics.core.device import cores
 from genmetrics.run import collect as collecting
-from genmetrics.run.extract import Job, Who
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
+from genmetrics.run.work import Job, Who
 from genmetrics.samples.sources import read_samples
 
 from .conftest import write_images
