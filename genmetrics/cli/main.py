@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -20,7 +21,13 @@ from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
-from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
+from genmetrics.core.errors import (
+    GenmetricsError,
+    PluginWarning,
+    RankError,
+    UsageError,
+    did_you_mean,
+)
 from genmetrics.core.memory import keep_freed_memory
 from genmetrics.run.meeting import STARTER, have_met, launched_world
 
@@ -104,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     ARGUMENTS[:] = sys.argv[1:] if argv is None else argv
     try:
-        with _clean_end_when_terminated():
+        with _clean_end_when_terminated(), _warnings_as_lines():
             return _run(argv)
     finally:
         release_stderr()
@@ -142,6 +149,26 @@ def _clean_end_when_terminated() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show a warning of ours as a line for a human, without the place in the code that gave it."""
+    before = warnings.showwarning
+
+    def show_warning(
+        message: Warning | str, category: type[Warning], *place: Any, **rest: Any
+    ) -> None:
+        if issubclass(category, PluginWarning):
+            tell(f"warning: {message}", quiet=not _speaks())
+        else:
+            before(message, category, *place, **rest)
+
+    warnings.showwarning = show_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> int:

@@ -42,6 +42,10 @@ class RankError(GenmetricsError):
     """Another rank of the run ended without a reason of its own: killed, or by a fault."""
 
 
+class PluginWarning(UserWarning):
+    """Another package's metrics cannot be loaded; everything else works."""
+
+
 class MissingExtraError(GenmetricsError, ImportError):
     """An optional dependency is needed and not installed."""
 
