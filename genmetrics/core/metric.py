@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from genmetrics.core.device import resolve_device
-from genmetrics.core.errors import FeatureError, GenmetricsError, InputError, ProtocolMismatchError
+from genmetrics.core.errors import (
+    FeatureError,
+    GenmetricsError,
+    InputError,
+    ProtocolMismatchError,
+    shown,
+)
 from genmetrics.core.extractor import (
     Extractor,
     ExtractorSpec,
@@ -309,7 +315,7 @@ def as_items(
 
 def _texts(name: str, values: Sequence[str]) -> Sequence[str]:
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{name} must be a list of texts, one an image, not {values!r:.60}")
+        raise InputError(f"{name} must be a list of texts, one an image, not {shown(values)}")
     return values
 
 

@@ -86,10 +86,8 @@ def load_plugins(entries: Iterable[EntryPoint]) -> None:
             _METRICS.clear()
             _METRICS.update(before)
     for package, each in faults.items():
-        reason = (
-            f"metrics of {package} cannot be loaded ({'; '.join(dict.fromkeys(each))}); mend or uninstall"
-            " that package"
-        )
+        what = "; ".join(dict.fromkeys(each))
+        reason = f"metrics of {package} cannot be loaded ({what}); mend or uninstall that package"
         _BROKEN.update(dict.fromkeys(names[package], reason))
         warnings.warn(reason, PluginWarning, stacklevel=2)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from genmetrics.core.errors import UsageError
-from genmetrics.core.files import write_together
+from genmetrics.core.files import require_local, write_together
 from genmetrics.report.document import document, sample_lines, to_json
 from genmetrics.report.html import page
 from genmetrics.run.evaluate import Report
@@ -18,10 +18,12 @@ def check_out(out: str | Path) -> Path:
     """Refuse a folder that could not be written to; made before the run, it changes nothing.
 
     Raises:
-        UsageError: ``out`` or something above it is a file, or may not be written.
+        UsageError: ``out`` is an address, or it or something above it is a file or may not be
+            written.
     """
     if not str(out):
         raise UsageError("out is empty; pass a folder")
+    require_local("out", out, "pass a folder of this machine")
     path = Path(out).expanduser()
     try:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import genmetrics as gm
-import genmetrics.metrics  # noqa: F401
+import genmetrics.metrics
 from genmetrics.core import registry
 from genmetrics.core.errors import PluginWarning, UsageError
 
