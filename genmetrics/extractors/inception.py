@@ -42,8 +42,9 @@ PROTOCOLS: Mapping[str, Preprocessing] = {
 class InceptionSpec(ImageSpec):
     """The Inception network of 2015-12-05 and one way to feed it.
 
-    On the same files and weights, features equal those of clean-fid (``clean``), torch-fidelity
-    (``tf1``), pytorch-fid and torchmetrics (since 1.8) to 1e-5 relative.
+    On the same weights and opaque, upright, 8-bit files, features equal those of clean-fid
+    (``clean``), torch-fidelity (``tf1``), pytorch-fid and torchmetrics (since 1.8) to 1e-5
+    relative. The tools drop alpha, leave pictures as they lie, and cut 16-bit grey at 255.
     """
 
     layer: str = "2048"
