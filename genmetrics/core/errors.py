@@ -105,8 +105,8 @@ def shown(value: object, most: int = 60) -> str:
         most: Most characters, the dots included.
 
     Examples:
-        >>> shown([1] * 9, 12), shown("a sentence that goes on", 18), shown("short")
-        ('[1, 1, 1 ...', 'a sentence ...', 'short')
+        >>> shown("a sentence that goes on", 18), shown("short"), shown(["a"])
+        ('a sentence ...', 'short', "['a']")
     """
     text = " ".join((value if isinstance(value, str) else repr(value)).split())
     if len(text) <= most:
