@@ -29,9 +29,8 @@ def conversion_note(metric: str, conversions: Mapping[str, int]) -> str | None:
         One sentence, or None where the variant is no tool's or the tool sees the same pixels.
 
     Examples:
-        >>> conversion_note("fid@tf1", {"exif_rotated": 3, "palette": 9})
-        '3 images turned upright, which torch-fidelity does not do: not comparable with it on these \
-files'
+        >>> conversion_note("fid@tf1", {"exif_rotated": 3, "palette": 9}).partition(":")[0]
+        '3 images turned upright, which torch-fidelity does not do'
     """
     tool = TOOLS.get(metric.partition("@")[2].partition(":")[0])
     counts = {text: conversions.get(name, 0) for name, text in _OTHERWISE.items()}
