@@ -45,6 +45,10 @@ def __getattr__(name: str) -> Any:
         metric = by_class_name().get(name)
         if metric is not None:
             return metric
+        from genmetrics.core.registry import unloaded
+
+        others = "".join(f"; {reason}" for reason in unloaded())
+        raise AttributeError(f"module 'genmetrics' has no attribute {name!r}{others}")
     raise AttributeError(f"module 'genmetrics' has no attribute {name!r}")
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from genmetrics.cli import options
 from genmetrics.cli.output import emit
-from genmetrics.core.errors import UsageError, did_you_mean
+from genmetrics.core.errors import UsageError, did_you_mean, shown
+from genmetrics.core.files import require_local
+from genmetrics.report.text import counted
 
 if TYPE_CHECKING:
     from genmetrics.run.store import FeatureStore, Usage
@@ -27,34 +31,57 @@ _DAY = 86400.0
 
 @app.command()
 def info(cache: Folder = None, as_json: options.Json = False) -> None:
-    """Show what each extractor keeps: rows, shards, size, age, place."""
+    """Show what each extractor keeps: rows, shards, size, date, place, and what tells it apart."""
     store = _store(cache)
+    usages = list(store.usage())
+    specs = [_described(usage.folder) for usage in usages]
     rows = [
         {
             "extractor": usage.extractor,
             "fingerprint": usage.fingerprint,
+            "spec": spec,
             "rows": usage.rows,
             "shards": usage.shards,
             "bytes": usage.bytes,
+            "written": time.strftime("%Y-%m-%d %H:%M", time.localtime(_newest(usage))),
             "age_days": round(_age(usage), 2),
             "path": str(usage.folder),
         }
-        for usage in store.usage()
+        for usage, spec in zip(usages, specs, strict=True)
     ]
     if as_json:
         found = {"path": str(store.root), "extractors": rows, "damaged": [*map(str, store.damaged)]}
         emit(f"{json.dumps(found, indent=1)}\n")
         return
-    total = sum(int(str(row["bytes"])) for row in rows)
-    emit(f"{store.root}: {len(rows)} extractors, {size(total)}\n")
-    for row in rows:
+    total = sum(usage.bytes for usage in usages)
+    emit(f"{store.root}: {counted(len(rows), 'extractor')}, {size(total)}\n")
+    for row, usage, own in zip(rows, usages, _differences(specs), strict=True):
         emit(
-            f"  {row['extractor']}  {row['rows']:,} rows in {row['shards']:,} shards,"
-            f" {size(int(str(row['bytes'])))}, last written {row['age_days']} days ago\n"
-            f"    {row['path']}\n"
+            f"  {usage.extractor}{own}  {counted(usage.rows, 'row')} in"
+            f" {counted(usage.shards, 'shard')}, {size(usage.bytes)}, last written"
+            f" {row['written']} ({row['age_days']} days ago)\n"
+            f"    {usage.folder}\n"
         )
     for path in store.damaged:
         emit(f"  damaged, will be computed again: {path}\n")
+
+
+def _differences(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each extractor, the choices in which those of its name differ: ``" (resize=clean)"``."""
+    texts = []
+    for spec in specs:
+        kin = [other for other in specs if other.get("extractor") == spec.get("extractor")]
+        keys = dict.fromkeys(key for other in kin for key in other)
+        own = [key for key in keys if any(other.get(key) != spec.get(key) for other in kin)]
+        choices = ", ".join(f"{key}={_brief(spec.get(key))}" for key in own)
+        texts.append(f" ({choices})" if choices else "")
+    return texts
+
+
+def _brief(value: object) -> str:
+    """Write a choice's value; of a hash, the first digits."""
+    text = str(value)
+    return text[:8] if re.fullmatch(r"[0-9a-f]{32,}", text) else shown(text)
 
 
 @app.command()
@@ -88,7 +115,9 @@ def prune(
             f"{store.root} has no extractor {extractor!r}{hint}; see `genmetrics cache info`"
         )
     chosen = [usage for usage in usages if _matches(usage, older_than, extractor)]
-    what = f"{len(chosen)} extractors, {size(sum(u.bytes for u in chosen))} in {store.root}"
+    what = (
+        f"{counted(len(chosen), 'extractor')}, {size(sum(u.bytes for u in chosen))} in {store.root}"
+    )
     if chosen and not yes:
         _confirm(f"delete {what}")
     for usage in chosen:
@@ -109,16 +138,31 @@ def size(count: int) -> str:
 def _store(folder: Path | None) -> FeatureStore:
     from genmetrics.run.evaluate import feature_store
 
+    if folder is not None:
+        require_local("--cache", folder, "pass a folder of this machine")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--cache {folder} is not a folder")
     with feature_store(folder) as store:
         return store
 
 
+def _newest(usage: Usage) -> float:
+    """When the extractor's newest features were written, in seconds since 1970."""
+    return max((path.stat().st_mtime for path in usage.folder.iterdir()), default=0.0)
+
+
 def _age(usage: Usage) -> float:
     """Days since the extractor's newest features were written."""
-    newest = max((path.stat().st_mtime for path in usage.folder.iterdir()), default=0.0)
-    return max((time.time() - newest) / _DAY, 0.0)
+    return max((time.time() - _newest(usage)) / _DAY, 0.0)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Return the choices that an extractor's folder states; none where it is damaged."""
+    try:
+        found = json.loads((folder / "extractor.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _matches(usage: Usage, older_than: float | None, extractor: str | None) -> bool:

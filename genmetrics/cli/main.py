@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -20,7 +21,14 @@ from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
-from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
+from genmetrics.cli.usage import bare_flags, explain
+from genmetrics.core.errors import (
+    GenmetricsError,
+    PluginWarning,
+    RankError,
+    UsageError,
+    did_you_mean,
+)
 from genmetrics.core.memory import keep_freed_memory
 from genmetrics.run.meeting import STARTER, have_met, launched_world
 
@@ -50,10 +58,22 @@ class Commands(TyperGroup):
             )
         return super().resolve_command(ctx, args)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a sub-command by its name; its help shows no type behind a flag."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            bare_flags(found.get_params(ctx))
+        return found
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the group's own parameters; its help shows no type behind a flag."""
+        return bare_flags(super().get_params(ctx))
+
 
 app = typer.Typer(
     name="genmetrics",
     cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     help="How good is this image or video generator? One pass, intervals, fingerprints.",
@@ -104,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     ARGUMENTS[:] = sys.argv[1:] if argv is None else argv
     try:
-        with _clean_end_when_terminated():
+        with _clean_end_when_terminated(), _warnings_as_lines():
             return _run(argv)
     finally:
         release_stderr()
@@ -123,7 +143,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except GenmetricsError as error:
         return _fail(str(error))
     except _Usage as error:
-        return _fail(_explain(error, sys.argv[1:] if argv is None else argv))
+        return _fail(explain(error, sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -144,6 +164,26 @@ def _clean_end_when_terminated() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show a warning of ours as a line for a human, without the place in the code that gave it."""
+    before = warnings.showwarning
+
+    def show_warning(
+        message: Warning | str, category: type[Warning], *place: Any, **rest: Any
+    ) -> None:
+        if issubclass(category, PluginWarning):
+            tell(f"warning: {message}", quiet=not _speaks())
+        else:
+            before(message, category, *place, **rest)
+
+    warnings.showwarning = show_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
 def _fail(message: str, code: int = BAD_INPUT) -> int:
     tell(f"error: {' '.join(message.splitlines())}", quiet=not _speaks())
     return code
@@ -153,36 +193,6 @@ def _speaks() -> bool:
     """Tell whether this process speaks: of ranks that have met, the first does for all."""
     started = STARTER in os.environ  # by rank 0, which says the same
     return launched_world() == 1 or os.environ["RANK"] == "0" or not (started or have_met())
-
-
-def _explain(error: Any, argv: Sequence[str]) -> str:
-    """Put the parser's complaint into one line that names the option and the value found."""
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "genmetrics"
-    where = f"see `{path} --help`"
-    if hasattr(error, "possibilities"):
-        known = [name for parameter in error.ctx.command.params for name in parameter.opts]
-        hint = _closest(error.option_name, known)
-        return f"{path} has no option {error.option_name}{hint}; {where}"
-    given = _given(getattr(error, "param", None), argv)
-    message = f"{given}: {error.message}" if given and error.message else error.format_message()
-    return f"{message.rstrip('.')}; {where}"
-
-
-def _given(parameter: Any, argv: Sequence[str]) -> str | None:
-    """Return an option as it stands on the command line, such as ``--limit 'many'``."""
-    names = () if parameter is None else parameter.opts
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        name, separator, value = word.partition("=")
-        if name in names:
-            return f"{name} {(value if separator else following)!r}"
-    return None
-
-
-def _closest(wrong: str, known: Iterable[str]) -> str:
-    """Suggest an option; one that is a beginning of the other comes first (--output, --out)."""
-    names = [name for name in known if name.startswith("--")]
-    begins = [n for n in names if wrong.startswith(n) or (len(wrong) > 3 and n.startswith(wrong))]
-    return did_you_mean(begins[0], begins) if begins else did_you_mean(wrong, names)
 
 
 if __name__ == "__main__":

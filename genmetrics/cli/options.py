@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from genmetrics.core.errors import UsageError
+from genmetrics.core.files import require_local
 from genmetrics.run.work import REFERENCE
 
 OnError = Literal["fail", "skip"]
@@ -40,7 +41,9 @@ Weights = Annotated[
 ]
 Device = Annotated[
     str,
-    typer.Option("--device", help="auto, cpu, cuda or cuda:N.", rich_help_panel=RUN),
+    typer.Option(
+        "--device", metavar="NAME", help="auto, cpu, cuda or cuda:N.", rich_help_panel=RUN
+    ),
 ]
 Precision = Annotated[
     Literal["fp32", "tf32", "bf16"],
@@ -157,7 +160,7 @@ def weights(texts: Sequence[str] | None) -> dict[str, Path]:
     """Read ``--weights ID=PATH`` options.
 
     Raises:
-        UsageError: One is not of that form, or an id is given twice.
+        UsageError: One is not of that form or an address, or an id is given twice.
     """
     found: dict[str, Path] = {}
     for text in texts or ():
@@ -166,6 +169,7 @@ def weights(texts: Sequence[str] | None) -> dict[str, Path]:
             raise UsageError(f"--weights {text!r} is not ID=PATH; see `genmetrics weights list`")
         if name in found:
             raise UsageError(f"--weights {name} is given twice: {found[name]} and {path}")
+        require_local(f"--weights {name}", path)
         found[name] = Path(path).expanduser()
     return found
 
@@ -214,10 +218,12 @@ def cache(folder: Path | None, none: bool) -> Path | Literal[False] | None:
     """Join ``--cache`` and ``--no-cache``.
 
     Raises:
-        UsageError: Both are given, or the folder is a file.
+        UsageError: Both are given, or the folder is a file or an address.
     """
     if none and folder is not None:
         raise UsageError(f"--cache {folder} and --no-cache exclude each other; drop one")
+    if folder is not None:
+        require_local("--cache", folder, "pass a folder of this machine")
     if folder is not None and folder.exists() and not folder.is_dir():
         raise UsageError(f"--cache {folder} is a file; pass a folder")
     return False if none else folder

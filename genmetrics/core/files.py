@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, UsageError
+
+# a drive (C:/) has one letter; Path makes one slash of two
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+
+
+def require_local(
+    what: str,
+    path: str | os.PathLike[str],
+    fix: str = "nothing is fetched: download it and pass the path",
+) -> None:
+    """Raise :class:`UsageError` if an address of the network stands where a path should.
+
+    Args:
+        what: What the path is for, such as ``"--ref"``; may be empty.
+        path: As the user gave it. The slash that ``Path`` takes away is shown again.
+        fix: What to do instead.
+    """
+    text = os.fspath(path)
+    if _ADDRESS.match(text) and not os.path.lexists(text):
+        shown = _ADDRESS.sub(r"\1://", text, count=1)
+        raise UsageError(f"{what} {shown} is an address; {fix}".strip())
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

@@ -19,7 +19,8 @@ def as_uint8(
 
     Args:
         images: A uint8 tensor ``(N, 3, H, W)`` in 0..255; a list of tensors ``(3, H, W)`` of any
-            sizes; or floats of the same shapes within ``value_range``.
+            sizes; or floats of the same shapes within ``value_range``. With one channel in place of
+            three they are grey, which is replicated.
         value_range: The declared range of floats; uint8 input ignores it. Nothing is ever guessed
             from the values.
 
@@ -39,8 +40,8 @@ def as_uint8(
     if isinstance(images, torch.Tensor):
         if images.ndim != 4:
             raise InputError(
-                f"images have shape {tuple(images.shape)}; expected (N, 3, H, W), or a list of"
-                " (3, H, W)"
+                f"images have shape {tuple(images.shape)}; expected (N, 3, H, W), or (N, 1, H, W)"
+                " for grey, or a list of (3, H, W)"
             )
         images = list(images)
     return [_one(image, i, lo, hi) for i, image in enumerate(images)]
@@ -54,12 +55,13 @@ def _one(image: Tensor, index: int, lo: float, hi: float) -> Tensor:
             f"image {index} is a {type(image).__name__}; pass tensors (3, H, W), for files use"
             " gm.load_image(path)"
         )
-    if image.ndim != 3 or image.shape[0] != 3 or 0 in image.shape:
+    if image.ndim != 3 or image.shape[0] not in (1, 3) or 0 in image.shape:
         raise InputError(
-            f"image {index} has shape {tuple(image.shape)}; expected (3, H, W), channels first, RGB"
+            f"image {index} has shape {tuple(image.shape)}; expected (3, H, W), channels first,"
+            " RGB, or (1, H, W), grey"
         )
     if image.dtype == torch.uint8:
-        return image
+        return _rgb(image)
     if not image.is_floating_point():
         raise InputError(f"image {index} has dtype {image.dtype}; expected uint8 or float")
     low, high = image.amin().item(), image.amax().item()
@@ -72,7 +74,12 @@ def _one(image: Tensor, index: int, lo: float, hi: float) -> Tensor:
             f" ({lo:g}, {hi:g}); pass value_range=(lo, hi) or clamp"
         )
     levels = (image.detach().to(torch.float32) - lo) * (255.0 / (hi - lo))
-    return levels.round_().clamp_(0, 255).to(torch.uint8)
+    return _rgb(levels.round_().clamp_(0, 255).to(torch.uint8))
+
+
+def _rgb(image: Tensor) -> Tensor:
+    """Replicate grey, as the loader of files does."""
+    return image if image.shape[0] == 3 else image.repeat(3, 1, 1)
 
 
 def as_masks(masks: Tensor | Sequence[Tensor], images: Sequence[Tensor]) -> list[Tensor]:

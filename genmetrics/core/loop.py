@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.batching import Batches, run_items
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, shown
 from genmetrics.core.extractor import Extractor, ExtractorSpec, require_sound
 from genmetrics.core.fields import FIELDS, Field
 from genmetrics.core.images import as_masks, as_uint8
@@ -118,5 +118,5 @@ def _clip(frames: Any, value_range: tuple[float, float]) -> list[Callable[[], An
 
 def _texts(name: str, values: Sequence[str]) -> Sequence[str]:
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{name} must be a list of texts, one an image, not {values!r:.60}")
+        raise InputError(f"{name} must be a list of texts, one an image, not {shown(values)}")
     return values

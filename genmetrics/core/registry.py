@@ -5,15 +5,23 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from genmetrics.core.errors import UsageError, did_you_mean
+from genmetrics.core.errors import PluginWarning, UsageError, did_you_mean
 from genmetrics.core.metric import Metric
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 M = TypeVar("M", bound=type[Metric])
 
 _METRICS: dict[str, type[Metric]] = {}
+_BROKEN: dict[str, str] = {}
+"""Names of entry points that cannot be loaded, and ids that went with them, to the reason."""
+
+_FACTS = ("id", "summary", "inputs", "higher_is_better")  # what has no default
 _NOT_OPTIONS = ("self", "device", "weights", "reference")  # set by the run, not a metric's option
 
 NETWORK_OPTIONS: Mapping[str, Any] = {"precision": Literal["fp32", "tf32", "bf16"]}
@@ -40,13 +48,56 @@ class Request(NamedTuple):
 
 
 def register(metric: M) -> M:
-    """Class decorator: make a metric known by its ``id``."""
-    known = _METRICS.setdefault(metric.id, metric)
+    """Class decorator: make a metric known by its ``id``.
+
+    Raises:
+        UsageError: The id is taken, or the class lacks what every metric states.
+    """
+    known = _METRICS.get(getattr(metric, "id", ""), metric)
     if known is not metric:
         raise UsageError(
             f"metric id {metric.id!r} is taken by {known.__module__}; choose another id"
         )
+    lacking = [name for name in _FACTS if not hasattr(metric, name)]
+    if lacking:
+        raise UsageError(f"metric class {metric.__name__} lacks {', '.join(lacking)}; set it there")
+    _METRICS[metric.id] = metric
     return metric
+
+
+def load_plugins(entries: Iterable[EntryPoint]) -> None:
+    """Load other packages' metrics. What cannot be loaded is left out, with one warning a package.
+
+    Args:
+        entries: Entry points whose modules register metrics, or which are metrics themselves.
+    """
+    faults: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        before = dict(_METRICS)
+        try:
+            found = entry.load()
+            if isinstance(found, type) and issubclass(found, Metric):
+                register(found)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever another package's module raises, or an exit
+            package = entry.dist.name if entry.dist else entry.name
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            faults.setdefault(package, []).append(f"{entry.value}: {text}")
+            names.setdefault(package, []).extend([entry.name, *(_METRICS.keys() - before)])
+            _METRICS.clear()
+            _METRICS.update(before)
+    for package, each in faults.items():
+        what = "; ".join(dict.fromkeys(each))
+        reason = f"metrics of {package} cannot be loaded ({what}); mend or uninstall that package"
+        _BROKEN.update(dict.fromkeys(names[package], reason))
+        warnings.warn(reason, PluginWarning, stacklevel=2)
+
+
+def unloaded() -> list[str]:
+    """Return one line for each package whose metrics cannot be loaded."""
+    return list(dict.fromkeys(_BROKEN.values()))
 
 
 def registered() -> dict[str, type[Metric]]:
@@ -67,10 +118,13 @@ def find(name: str) -> tuple[type[Metric], str | None]:
     """
     base, _, variant = name.partition("@")
     metric = _METRICS.get(base)
+    if metric is None and base in _BROKEN:
+        raise UsageError(f"metric {name!r} is not there: {_BROKEN[base]}")
     if metric is None:
         known = list(_METRICS) + [full_id(m, v) for m in _METRICS.values() for v in m.variants]
+        others = "".join(f"; {reason}" for reason in unloaded())
         raise UsageError(
-            f"unknown metric {name!r}{did_you_mean(name, known)}; see `genmetrics list`"
+            f"unknown metric {name!r}{did_you_mean(name, known)}; see `genmetrics list`{others}"
         )
     if not variant:
         return metric, metric.default_variant

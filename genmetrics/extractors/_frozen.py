@@ -30,7 +30,6 @@ _DTYPES: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
-    "fp16": torch.float16,
 }
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16"]
 """How a network computes. Features come back as float32 in every case."""
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 
 Decode = Literal["pil", "nvjpeg"]
 """What makes pixels of image files: Pillow, or a CUDA device's decoder for plain JPEGs."""
@@ -38,15 +38,15 @@ _BUILT: WeakValueDictionary[Hashable, Extractor] = WeakValueDictionary()
 def precision_on(device: str, precision: str) -> Precision:
     """Return the precision a device really computes in.
 
-    A CPU has no float16 kernels worth the name and no TF32, so both become float32 there, with a
-    warning; bfloat16 works everywhere. Plan with the result: fingerprints then say what happened.
+    A CPU has no TF32, which becomes float32 there, with a warning; bfloat16 works everywhere. Plan
+    with the result: fingerprints then say what happened.
 
     Raises:
         UsageError: No such precision.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    if precision in ("fp16", "tf32") and not device.startswith("cuda"):
+    if precision == "tf32" and not device.startswith("cuda"):
         warnings.warn(
             f"precision {precision} is not available on {device}; computing in fp32", stacklevel=2
         )

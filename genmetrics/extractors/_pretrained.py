@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.utils import logging
 
-from genmetrics.core.errors import WeightsError
+from genmetrics.core.errors import WeightsError, shown
 from genmetrics.extractors._frozen import building
 
 
@@ -51,7 +51,7 @@ def _load(
         try:
             model, info = kind.from_pretrained(source, output_loading_info=True, **options)
         except (OSError, RuntimeError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0][:200]
+            reason = shown(str(error).strip().partition("\n")[0], 200)
             raise WeightsError(f"{where} cannot be loaded: {reason}") from error
     # Transformers only logs what it could not find, and draws it at random.
     lost = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})

@@ -18,7 +18,6 @@ from genmetrics.extractors._model import (
     ImageExtractor,
     ImageSpec,
     ModelSpec,
-    Precision,
     Weights,
     require_source,
 )
@@ -87,7 +86,6 @@ class ClipImageSpec(ClipSpec, ImageSpec):
         weights: Weights = None,
         resize: str | None = None,
         quick_gelu: bool | None = None,
-        precision: Precision = "fp32",
     ) -> Self:
         """Describe the extractor; loads nothing, and fetches nothing.
 
@@ -99,7 +97,6 @@ class ClipImageSpec(ClipSpec, ImageSpec):
                 uses ``"square_crop"``.
             quick_gelu: Insist on an activation; by default what the weights were trained with, as
                 far as tag, hash, name or configuration tell.
-            precision: How the network computes; anything but fp32 gives other numbers.
 
         Raises:
             UsageError: Unknown names, or an activation that contradicts the weights.
@@ -120,7 +117,6 @@ class ClipImageSpec(ClipSpec, ImageSpec):
             size=clip.size,
             mean=clip.mean,
             std=clip.std,
-            precision=precision,
         )
 
     def _build(self, device: str) -> Extractor:
@@ -155,7 +151,6 @@ class ClipTextSpec(ClipSpec):
         weights: Weights = None,
         prefix: str = "",
         quick_gelu: bool | None = None,
-        precision: Precision = "fp32",
     ) -> Self:
         """Describe the extractor; see :meth:`ClipImageSpec.create`."""
         clip = resolve(model, pretrained, weights, quick_gelu)
@@ -171,7 +166,6 @@ class ClipTextSpec(ClipSpec):
             quick_gelu=clip.quick_gelu,
             context_length=clip.context_length,
             prefix=prefix,
-            precision=precision,
         )
 
     @property

@@ -12,7 +12,6 @@ from genmetrics.core.protocol import LOCAL
 from genmetrics.extractors._model import (
     ImageExtractor,
     ImageSpec,
-    Precision,
     Weights,
     locate_source,
     require_source,
@@ -49,7 +48,6 @@ class DINOv2Spec(ImageSpec):
         model: str | None = None,
         weights: Weights = None,
         positions: Positions = "dinov2",
-        precision: Precision = "fp32",
     ) -> Self:
         """Describe the extractor; loads nothing.
 
@@ -59,7 +57,6 @@ class DINOv2Spec(ImageSpec):
                 ViT-L/14 from the hub by default.
             weights: A path, or a mapping from ``model`` to a path, to load in its place.
             positions: How position embeddings are brought to the input's size.
-            precision: How the network computes; anything but fp32 gives other numbers.
 
         Raises:
             WeightsError: A path that does not exist.
@@ -75,7 +72,6 @@ class DINOv2Spec(ImageSpec):
             mean=(0.485, 0.456, 0.406),
             std=(0.229, 0.224, 0.225),
             positions=positions,
-            precision=precision,
         )
 
     def check(self) -> None:

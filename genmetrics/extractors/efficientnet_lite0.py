@@ -11,7 +11,6 @@ from genmetrics.core.protocol import LOCAL
 from genmetrics.extractors._model import (
     ImageExtractor,
     ImageSpec,
-    Precision,
     Weights,
     override_for,
 )
@@ -33,12 +32,11 @@ class EfficientNetLite0Spec(ImageSpec):
     path: str | None = field(default=None, metadata=LOCAL)
 
     @classmethod
-    def create(cls, *, weights: Weights = None, precision: Precision = "fp32") -> Self:
+    def create(cls, *, weights: Weights = None) -> Self:
         """Describe the extractor; loads nothing.
 
         Args:
             weights: A path, or a mapping from weight id to path, in place of the packaged file.
-            precision: How the network computes; anything but fp32 gives other numbers.
         """
         from genmetrics.weights import locate
 
@@ -50,7 +48,6 @@ class EfficientNetLite0Spec(ImageSpec):
             size=224,
             mean=(0.5,) * 3,
             std=(0.5,) * 3,
-            precision=precision,
             path=override_for(weights, WEIGHTS),
         )
 

@@ -12,7 +12,6 @@ from genmetrics.core.protocol import LOCAL
 from genmetrics.extractors._model import (
     ImageExtractor,
     ImageSpec,
-    Precision,
     Weights,
     override_for,
 )
@@ -42,8 +41,9 @@ PROTOCOLS: Mapping[str, Preprocessing] = {
 class InceptionSpec(ImageSpec):
     """The Inception network of 2015-12-05 and one way to feed it.
 
-    On the same files and weights, features equal those of clean-fid (``clean``), torch-fidelity
-    (``tf1``), pytorch-fid and torchmetrics (since 1.8) to 1e-5 relative.
+    On the same weights and opaque, upright, 8-bit files, features equal those of clean-fid
+    (``clean``), torch-fidelity (``tf1``), pytorch-fid and torchmetrics (since 1.8) to 1e-5
+    relative. The tools drop alpha, leave pictures as they lie, and cut 16-bit grey at 255.
     """
 
     layer: str = "2048"
@@ -56,7 +56,6 @@ class InceptionSpec(ImageSpec):
         *,
         layer: str = "2048",
         weights: Weights = None,
-        precision: Precision = "fp32",
     ) -> Self:
         """Describe the extractor; loads nothing.
 
@@ -64,7 +63,6 @@ class InceptionSpec(ImageSpec):
             protocol: One of :data:`PROTOCOLS`.
             layer: ``"2048"`` (with ``logits_unbiased``), ``"768"``, ``"192"`` or ``"64"``.
             weights: A path, or a mapping from weight id to path, in place of the manifest's file.
-            precision: How the network computes; anything but fp32 gives other numbers.
 
         Raises:
             UsageError: Unknown protocol or layer.
@@ -89,7 +87,6 @@ class InceptionSpec(ImageSpec):
             mean=(mean,) * 3,
             std=(std,) * 3,
             layer=layer,
-            precision=precision,
             path=override_for(weights, WEIGHTS),
         )
 

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple, NotRequired, TypedDict
 
 from genmetrics.core.errors import InputError, did_you_mean
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features, OutputKind
+from genmetrics.core.files import require_local
 from genmetrics.core.protocol import LOCAL
 from genmetrics.core.sample import Item
 
@@ -128,6 +129,7 @@ class RecordedDetectionsSpec(ExtractorSpec):
     @classmethod
     def create(cls, path: str | Path) -> RecordedDetectionsSpec:
         """Describe a file. Raises what :func:`read_detections` raises."""
+        require_local("detections", path)
         sha256 = _sha256(path)
         recording = read_detections(path)
         return cls(

@@ -6,20 +6,12 @@ import importlib
 import pkgutil
 from importlib.metadata import entry_points
 
-from genmetrics.core.errors import UsageError
 from genmetrics.core.metric import Metric
-from genmetrics.core.registry import registered
+from genmetrics.core.registry import load_plugins, registered
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
-for _entry in entry_points(group="genmetrics.metrics"):
-    try:
-        _entry.load()
-    except Exception as error:  # whatever another package's module raises
-        raise UsageError(
-            f"metrics of {_entry.dist.name if _entry.dist else _entry.name} cannot be loaded"
-            f" ({_entry.value}: {type(error).__name__}: {error}); mend or uninstall that package"
-        ) from error
+load_plugins(entry_points(group="genmetrics.metrics"))
 
 
 def by_class_name() -> dict[str, type[Metric]]:

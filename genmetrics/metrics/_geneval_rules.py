@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, TooFewSamplesError, shown
 from genmetrics.extractors.recorded import Detection, as_detection
 
 TASKS = ("single_object", "two_object", "counting", "colors", "position", "color_attr")
@@ -129,17 +129,17 @@ def _clauses(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """
     clauses = metadata.get(name) or []
     if not isinstance(clauses, Sequence) or isinstance(clauses, str):
-        raise InputError(f"GenEval {name} is {clauses!r:.60}; expected a list of clauses")
+        raise InputError(f"GenEval {name} is {shown(clauses)}; expected a list of clauses")
     for i, clause in enumerate(clauses):
         where = f"GenEval {name} clause {i}"
         if not isinstance(clause, Mapping) or not isinstance(clause.get("class"), str):
-            raise InputError(f"{where} is {clause!r:.60}; expected a mapping with class and count")
+            raise InputError(f"{where} is {shown(clause)}; expected a mapping with class and count")
         count = clause.get("count")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise InputError(f"{where} has count {count!r}; expected a whole number")
         position = clause.get("position")
         if position is not None and not _is_position(position):
-            raise InputError(f"{where} has position {position!r:.60}; expected [relation, clause]")
+            raise InputError(f"{where} has position {shown(position)}; expected [relation, clause]")
     return list(clauses)
 
 

@@ -211,8 +211,8 @@ class FID(FrechetMetric):
     """Fréchet Inception distance (Heusel et al., 2017) under four published preprocessings.
 
     ``clean`` reproduces clean-fid, ``tf1`` torch-fidelity (and the TensorFlow original), the other
-    two their namesakes, each to 1e-3 relative on the same weights; what is left are their float32
-    sums and matrix roots.
+    two their namesakes, each to 1e-3 relative on the same weights and opaque, upright, 8-bit files;
+    what is left are their float32 sums and matrix roots.
 
     Examples:
         >>> import genmetrics as gm

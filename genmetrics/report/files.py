@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from genmetrics.core.errors import UsageError
-from genmetrics.core.files import write_together
-from genmetrics.report.document import document, sample_lines, to_json
+from genmetrics.core.files import require_local, write_together
+from genmetrics.report.document import SCHEMA, document, sample_lines, to_json
 from genmetrics.report.html import page
 from genmetrics.run.decide import Report
 
@@ -19,10 +21,12 @@ def check_out(out: str | Path) -> Path:
     """Refuse a folder that could not be written to; made before the run, it changes nothing.
 
     Raises:
-        UsageError: ``out`` or something above it is a file, or may not be written.
+        UsageError: ``out`` is an address, or it or something above it is a file or may not be
+            written.
     """
     if not str(out):
         raise UsageError("out is empty; pass a folder")
+    require_local("out", out, "pass a folder of this machine")
     path = Path(out).expanduser()
     try:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
@@ -37,6 +41,65 @@ def check_out(out: str | Path) -> Path:
         if (path / name).is_dir():
             raise UsageError(f"out {path}: {path / name} is a folder; pass another folder")
     return path
+
+
+def check_same_run(
+    out: str | Path,
+    inputs: Mapping[str, Mapping[str, Any]],
+    metrics: Mapping[str, str],
+    *,
+    force: bool = False,
+) -> None:
+    """Refuse a folder that holds a run of which this one would lose something.
+
+    A run that was killed leaves no files here, so files are a run that was finished. It may be
+    replaced by the same run: each of its metrics again, by the same protocol, of the same paths, of
+    no fewer samples.
+
+    Args:
+        out: Folder; it need not be there.
+        inputs: As in the results document: name to at least ``path`` and ``n``.
+        metrics: Name of each metric to the fingerprint of its protocol.
+        force: Replace whatever is there.
+
+    Raises:
+        UsageError: Another run, or files that are no run of genmetrics; says what differs.
+    """
+    folder = Path(out).expanduser()
+    there = [name for name in FILES if (folder / name).exists()]
+    if force or not there:
+        return
+    fault = _other_run(folder / FILES[0], inputs, metrics)
+    if fault is not None:
+        raise UsageError(
+            f"out {folder}: {fault}; pass another folder, or --force (force=True) to replace it"
+        )
+
+
+def _other_run(
+    results: Path, inputs: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, str]
+) -> str | None:
+    """Say what of the run in a folder another run would lose; None if nothing."""
+    try:
+        found = json.loads(results.read_bytes())
+        had = {name: (str(each["path"]), int(each["n"])) for name, each in found["inputs"].items()}
+        old = {name: str(each["fingerprint"]) for name, each in found["metrics"].items()}
+        if not str(found["schema"]).startswith(SCHEMA.partition("/")[0]):
+            raise ValueError
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return f"it holds files of these names, and no {FILES[0]} of genmetrics"
+    for name, (path, n) in had.items():
+        now = inputs.get(name)
+        if now is None or str(now["path"]) != path:
+            other = "none" if now is None else now["path"]
+            return f"it holds the results of another run ({name} was {path}, is {other})"
+        if int(now["n"]) < n:
+            return f"it holds the results of more samples ({name} had {n:,}, has {now['n']:,})"
+    lost = [name for name in old if name not in metrics]
+    if lost:
+        return f"it holds results that this run does not make again ({', '.join(lost)})"
+    moved = [name for name in old if metrics[name] != old[name]]
+    return f"it holds results by another protocol ({', '.join(moved)})" if moved else None
 
 
 def _try_to_make(path: Path) -> None:

@@ -12,7 +12,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
 
-from genmetrics.core.errors import InputError, UsageError, did_you_mean
+from genmetrics.core.errors import InputError, UsageError, did_you_mean, shown
+from genmetrics.core.files import require_local
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import TARS
@@ -29,7 +30,6 @@ KINDS = {"tar": TARS, "parquet": (".parquet",), "arrow": (".arrow",)}
 """Kind of shard to its suffixes."""
 
 _MOST = 100_000  # shards of one pattern; a mistyped number must not fill the memory
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # Path makes one slash of two; C:/ is a drive
 _CHOICE = re.compile(r"(?s)(.+):(\w+=[^:,/]*(?:,\w+=[^:,/]*)*)")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
@@ -48,13 +48,12 @@ def find_bundle(text: str) -> Bundle | None:
     """Read a path as a pattern or with a choice of fields; None where it names a file or folder.
 
     Raises:
-        InputError: Nothing is there, a shard of a brace pattern is missing, or it is an address.
-        UsageError: An unknown field.
+        InputError: Nothing is there, or a shard of a brace pattern is missing.
+        UsageError: An address, or an unknown field.
     """
     if os.path.lexists(text):
         return None
-    if _REMOTE.match(text):
-        raise InputError(f"{text} is an address; nothing is fetched: download it and pass the path")
+    require_local("", text)
     where, fields = _split(text)
     if os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
         folder = os.path.isdir(where)  # noqa: PTH112
@@ -225,7 +224,7 @@ def _json(path: Path, key: str, kind: type, *, optional: bool = False) -> list: 
         if optional and value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
-            raise ValueError(f"{key!r} is {value!r:.60}")
+            raise ValueError(f"{key!r} is {shown(value)}")
     except InputError:
         raise
     except (ValueError, AttributeError, RecursionError) as error:

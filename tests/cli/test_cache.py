@@ -49,6 +49,26 @@ def test_info_for_people(run, cache):
     assert "toy  5 rows in 2 shards" in out
 
 
+def test_rows_of_one_extractor_are_told_apart_by_their_choices(run, tmp_path):
+    store = FeatureStore(tmp_path / "cache")
+    for spec in (ToySpec(), ToySpec(fault="x"), ToySpec(extractor="elder")):
+        store.write(spec, ["0" * 64], {"grid": np.ones((1, 4), np.float32)})
+    _, out, _ = run("cache", "info", "--cache", tmp_path / "cache")
+    rows = sorted(line.split("  ")[1] for line in out.splitlines() if " in 1 shard" in line)
+    assert rows == ["elder", "toy (fault=)", "toy (fault=x)"]
+    assert out.count("1 row in 1 shard") == 3
+    assert out.count(f"last written {time.strftime('%Y-')}") == 3
+    _, out, _ = run("cache", "info", "--cache", tmp_path / "cache", "--json")
+    faults = [row["spec"]["fault"] for row in json.loads(out)["extractors"]]
+    assert sorted(faults) == ["", "", "x"]
+
+
+def test_an_address_is_no_cache(run):
+    code, _, err = run("cache", "info", "--cache", "https://example.org/cache")
+    assert code == 2
+    assert "--cache https://example.org/cache is an address" in one_line(err)
+
+
 def test_info_names_damaged_shards(run, cache):
     shard = next(cache.rglob("*.safetensors"))
     shard.write_bytes(b"half")

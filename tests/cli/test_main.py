@@ -57,6 +57,11 @@ def test_version(run):
         (("eval", "g", "--ref"), "--ref"),
         (("eval", "g", "extra"), "extra"),
         (("list", "fid"), "fid"),
+        (("eval", "g", "--processes", "1.5"), "'1.5': expected a whole number of at least 1; see"),
+        (("eval", "g", "--limit", "0"), "--limit '0': expected a whole number of at least 1; see"),
+        (("eval", "g", "--seed=-1"), "'-1': expected a whole number from 0 to 4294967295; see"),
+        (("eval", "g", "--pair-by", "name"), "--pair-by 'name': expected stem or order; see"),
+        (("cache", "prune", "--older-than", "a"), "'a': expected a number of at least 0; see"),
     ],
 )
 def test_bad_usage_is_one_line_with_a_suggestion(run, arguments, said):
@@ -66,6 +71,33 @@ def test_bad_usage_is_one_line_with_a_suggestion(run, arguments, said):
     line = one_line(err)
     assert said in line
     assert "--help`" in line
+
+
+@pytest.mark.parametrize("option", ["--keep-days", "--ids", "--gpu"])
+def test_no_suggestion_is_better_than_one_out_of_nowhere(run, option):
+    _, _, err = run("cache", "prune", option, "3")
+    assert "did you mean" not in one_line(err)
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("eval",), ("list",), ("cache",), ("cache", "prune"), ("weights", "fetch")]
+)
+def test_h_is_help_and_flags_show_no_type(run, words):
+    code, out, err = run(*words, "-h")
+    assert (code, err) == (0, "")
+    assert run(*words, "--help") == (0, out, "")
+    assert "<bool>" not in out and "BOOLEAN" not in out
+
+
+@pytest.mark.parametrize("option", ["--weights", "--cache", "--out"])
+def test_an_address_is_refused_as_it_was_written(run, tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    address = "https://example.org/a"
+    value = f"inception-2015-12-05={address}" if option == "--weights" else address
+    code, _, err = run("eval", "g", "-m", "psnr", option, value)
+    assert code == 2
+    assert f"{address} is an address" in one_line(err)
+    assert not any(tmp_path.glob("https*"))
 
 
 def test_interrupt_is_one_line_and_130(run, monkeypatch):

@@ -76,7 +76,12 @@ def test_a_range_must_be_one(value_range):
     ("images", "reason"),
     [
         (torch.zeros(3, 8, 8, dtype=torch.uint8), r"shape \(3, 8, 8\)"),
-        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), r"shape \(1, 8, 8\)"),
+        (torch.zeros(2, 2, 8, 8, dtype=torch.uint8), r"shape \(2, 8, 8\).*or \(1, H, W\), grey"),
+        (torch.zeros(2, 4, 8, 8, dtype=torch.uint8), r"shape \(4, 8, 8\)"),
+        (
+            torch.zeros(8, 8, dtype=torch.uint8),
+            r"shape \(8, 8\); expected \(N, 3, H, W\), or \(N, 1",
+        ),
         (torch.zeros(2, 8, 8, 3, dtype=torch.uint8), "channels first"),
         (torch.zeros(1, 3, 0, 8, dtype=torch.uint8), r"shape \(3, 0, 8\)"),
         (torch.zeros(1, 3, 8, 8, dtype=torch.int64), "dtype torch.int64"),
@@ -87,6 +92,15 @@ def test_a_range_must_be_one(value_range):
 def test_other_inputs_are_refused_with_what_they_are(images, reason):
     with pytest.raises(InputError, match=reason):
         as_uint8(images)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_grey_is_replicated_as_from_a_file(as_list):
+    grey = LEVELS[:, :1]
+    for images in (grey, grey.float() / 255):
+        (found,) = as_uint8(list(images) if as_list else images)
+        assert found.is_contiguous()
+        assert torch.equal(found, LEVELS[0])
 
 
 def test_images_of_several_sizes_pass_as_a_list():

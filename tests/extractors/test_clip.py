@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import string
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -392,6 +393,6 @@ def test_square_crop_is_an_option(open_clip_file: Path, items: list[Item]) -> No
 
 def test_random_state_is_left_alone(open_clip_file: Path, clip_folder: Path) -> None:
     state = torch.get_rng_state()
-    open_clip_specs(open_clip_file, precision="bf16")[0].build("cpu")
-    ClipImageSpec.create(model=str(clip_folder), precision="bf16").build("cpu")
+    replace(open_clip_specs(open_clip_file)[0], precision="bf16").build("cpu")
+    replace(ClipImageSpec.create(model=str(clip_folder)), precision="bf16").build("cpu")
     assert torch.equal(torch.get_rng_state(), state)

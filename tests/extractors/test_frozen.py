@@ -157,11 +157,11 @@ def test_point_convolutions_are_onednns_and_give_the_same() -> None:
     assert not [name for name in names if "slow_conv" in name]
 
 
-def test_float16_on_a_cpu_falls_back_with_a_warning() -> None:
+def test_tf32_on_a_cpu_falls_back_with_a_warning() -> None:
     """Checkpoints in half precision failed on CPUs, or changed dtype between machines."""
-    with pytest.warns(UserWarning, match="fp16 is not available on cpu; computing in fp32"):
-        assert precision_on("cpu", "fp16") == "fp32"
-    assert precision_on("cuda:1", "fp16") == "fp16"
+    with pytest.warns(UserWarning, match="tf32 is not available on cpu; computing in fp32"):
+        assert precision_on("cpu", "tf32") == "fp32"
+    assert precision_on("cuda:1", "tf32") == "tf32"
     assert precision_on("cpu", "fp32") == "fp32"
     with pytest.raises(UsageError, match="float16"):
         precision_on("cpu", "float16")

@@ -38,6 +38,29 @@ def test_pairs_of_several_sizes_in_one_update_equal_scikit_image():
     assert result.interval.lo <= result.value <= result.interval.hi
 
 
+@pytest.mark.parametrize("metric_class", [gm.PSNR, gm.SSIM])
+def test_grey_pairs_give_what_the_function_gives_of_grey(metric_class):
+    x, y = torch.stack(pictures(0, [(16, 16)] * 2)), torch.stack(pictures(1, [(16, 16)] * 2))
+    metric = metric_class(device="cpu")
+    metric.update(x[:, :1], references=y[:, :1])
+    function = gm.stats.psnr if metric_class is gm.PSNR else gm.stats.ssim
+    expected = [function(a[0].numpy(), b[0].numpy()) for a, b in zip(x, y, strict=True)]
+    assert list(metric.compute().per_sample.values()) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("value_range", [(0, 1), (-1, 1)])
+def test_bytes_meet_floats_of_a_declared_range(value_range):
+    x, y = pictures(0), pictures(1)
+    lo, hi = value_range
+    floats = [image.float() / 255 * (hi - lo) + lo for image in y]
+    mixed, plain = gm.PSNR(device="cpu"), gm.PSNR(device="cpu")
+    mixed.update(x, references=floats, value_range=value_range)
+    plain.update(x, references=y)
+    assert mixed.compute().per_sample == plain.compute().per_sample
+    with pytest.raises(gm.InputError, match="outside the declared range"):
+        mixed.update(x, references=[image * 2 + 3 for image in floats], value_range=value_range)
+
+
 def test_the_mean_is_over_pairs_and_not_over_pooled_errors():
     grey = torch.full((3, 16, 16), 100, dtype=torch.uint8)
     metric = gm.PSNR()
