@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genmetrics.core.metric import Metric
-from genmetrics.report.files import check_out, write_reports
+from genmetrics.report.files import check_out, check_runs, write_reports
 from genmetrics.run.build import Asked
 from genmetrics.run.evaluate import Cache, Running
 from genmetrics.run.evaluate import evaluate as run
 from genmetrics.run.inputs import Inputs, joined_fields
 from genmetrics.run.launch import joined
+from genmetrics.run.plan import Plan
 from genmetrics.run.progress import Progress
 from genmetrics.run.ranks import ALONE
 from genmetrics.run.work import GENERATED, QUEUE_MB
@@ -41,6 +42,7 @@ def evaluate(
     queue_mb: int = QUEUE_MB,
     cache: Cache = None,
     out: str | Path | None = None,
+    force: bool = False,
     on_error: Literal["fail", "skip"] = "fail",
     allow_missing: bool = False,
     allow_unverified_reference: bool = False,
@@ -78,6 +80,7 @@ def evaluate(
         cache: Folder of the feature store; None is the default, False keeps nothing.
         out: Folder for results.json, samples.jsonl and report.html; of several sets, one folder
             each in it.
+        force: Replace another run's results in ``out``.
         on_error: ``"fail"`` lists every unusable file and stops; ``"skip"`` leaves them out.
         allow_missing: Score what has a partner or prompt, and report what has none.
         allow_unverified_reference: Accept a bare npz with mu and sigma.
@@ -121,8 +124,13 @@ def evaluate(
         device=device, batch_size=batch_size, workers=workers, queue_mb=queue_mb, cache=cache
     )
     with joined(device) if distributed else ALONE as ranks:
+
+        def check(plan: Plan) -> None:
+            if folder is not None and ranks.main:
+                check_runs(plan, folder, several=several, force=force)
+
         shown = progress if ranks.main else None
-        reports = run(inputs, asked, running, ranks=ranks, progress=shown)
+        reports = run(inputs, asked, running, ranks=ranks, progress=shown, show=check)
         if folder is not None and ranks.main:
             write_reports(reports, folder, several=several)
     return reports if several else reports[GENERATED]

@@ -27,7 +27,7 @@ def evaluate(
         ),
     ],
     ref: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--ref",
             metavar="DIR|STATS",
@@ -36,7 +36,7 @@ def evaluate(
         ),
     ] = None,
     pair_with: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--pair-with",
             metavar="DIR",
@@ -53,7 +53,7 @@ def evaluate(
         ),
     ] = "stem",
     masks: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--masks",
             metavar="DIR",
@@ -62,7 +62,7 @@ def evaluate(
         ),
     ] = None,
     prompts: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--prompts",
             metavar="FILE",
@@ -203,20 +203,26 @@ def evaluate(
         cache=options.cache(cache, no_cache),
     )
     if out is not None:
-        from genmetrics.report.files import check_out
+        from genmetrics.report.files import check_out, check_runs
 
         check_out(out)
     with output.only_data_on_stdout(), output.world(processes, device) as ranks:
         from genmetrics.report.progress import on_stderr
 
         quiet = quiet or not ranks.main
+
+        def show(plan: Plan) -> None:
+            if out is not None and ranks.main:
+                check_runs(plan, out, several=bool(sets), force=force)
+            _tell_plan(plan, quiet)
+
         reports = run(
             inputs,
             asked,
             running,
             ranks=ranks,
             progress=on_stderr(quiet=quiet),
-            show=lambda plan: _tell_plan(plan, quiet),
+            show=show,
         )
     if ranks.main:
         _show(reports, as_json, quiet)

@@ -181,15 +181,15 @@ def named_sets(texts: Sequence[str]) -> dict[str, str]:
         UsageError: Several sets of which one has no name, a name given twice, or one that cannot be
             the name of a folder.
     """
+    if len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).exists()):
+        return {}
     named = {}
     for text in texts:
-        name, separator, path = text.partition("=")
-        if len(texts) == 1 and (not separator or Path(text).exists()):
-            return {}
-        if not (separator and path and _NAME.fullmatch(name)):
+        name, _, path = text.partition("=")
+        if not (path and _NAME.fullmatch(name)):
             raise UsageError(
-                f"{text!r} is not NAME=DIR; give each of several sets a name of letters, digits,"
-                " dots and dashes"
+                f"{' '.join(texts)}: {text!r} has no name; of several sets give each NAME=DIR, with"
+                " a name of letters, digits, dots and dashes; see `genmetrics eval --help`"
             )
         if name in named or name == REFERENCE:
             raise UsageError(f"the name {name!r} is taken; give each set its own")

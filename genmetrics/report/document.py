@@ -39,6 +39,7 @@ def document(report: Report) -> dict[str, Any]:
             ],
             "missing": report.missing,
             "conversions": report.conversions,
+            "notes": report.notes,
             "runtime": report.runtime,
         }
     )

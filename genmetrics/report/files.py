@@ -12,7 +12,8 @@ from genmetrics.core.errors import UsageError
 from genmetrics.core.files import require_local, write_together
 from genmetrics.report.document import SCHEMA, document, sample_lines, to_json
 from genmetrics.report.html import page
-from genmetrics.run.decide import Report
+from genmetrics.run.decide import Report, describe_inputs
+from genmetrics.run.plan import Plan
 
 FILES = ("results.json", "samples.jsonl", "report.html")
 
@@ -144,3 +145,11 @@ def write_reports(
     for name, report in reports.items():
         paths += write_report(report, out / name if several else out, command=command)
     return paths
+
+
+def check_runs(plan: Plan, out: Path, *, several: bool, force: bool = False) -> None:
+    """Refuse to replace other runs in the folders that :func:`write_reports` would write to."""
+    prints = {key: metric.protocol.fingerprint for key, metric in plan.metrics.items()}
+    for side in plan.generated:
+        folder = out / side if several else out
+        check_same_run(folder, describe_inputs(plan, side), prints, force=force)

@@ -16,6 +16,7 @@ from genmetrics.core.result import PerSample, Result
 from genmetrics.core.rows import Features
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
+from genmetrics.metrics._tools import conversion_note
 from genmetrics.metrics.base import SetMetric
 from genmetrics.run.inputs import SampleSet
 from genmetrics.run.keep import CONVERSIONS
@@ -96,6 +97,7 @@ class Decider:
     def __init__(self, plan: Plan, store: FeatureStore) -> None:
         self.plan = plan
         self.store = store
+        self._conversions: dict[Side, Counter[str]] = {}
         self._lacking: dict[Side, dict[str, dict[str, Failure]]] = {}
         for failure in plan.failures:
             if failure.extractor is not None:
@@ -191,7 +193,11 @@ class Decider:
         missing = plan.missing.get(side, ())
         if missing:
             notes.append(f"not comparable: {len(missing)} names had no counterpart, left out")
-        for where in (side, REFERENCE) if plan.reads_reference(metric) else (side,):
+        sides = (side, REFERENCE) if plan.reads_reference(metric) else (side,)
+        converted = sum((self._converted(where) for where in sides), Counter[str]())
+        unlike = conversion_note(metric.protocol.metric, converted)
+        notes += [] if unlike is None else [unlike]
+        for where in sides:
             samples, lacking = self._usable(metric, where)
             if lacking:
                 first = next(iter(lacking.values()))
@@ -218,20 +224,29 @@ class Decider:
 
     def conversions(self, side: Side) -> dict[str, int]:
         """Count conversions over the decoded samples of a set and its reference, each once."""
-        names: dict[tuple[Side, str], set[str]] = {}
+        return dict(sorted((self._converted(side) + self._converted(REFERENCE)).items()))
+
+    def _converted(self, side: Side) -> Counter[str]:
+        if side not in self._conversions:
+            self._conversions[side] = self._count_conversions(side)
+        return self._conversions[side]
+
+    def _count_conversions(self, side: Side) -> Counter[str]:
+        names: dict[str, set[str]] = {}
         for job in self.plan.jobs():
-            members = [w for w in job.members if w.side in (side, REFERENCE)]
-            lacking = {
-                where: self._lacking.get(where, {}).get(job.spec.fingerprint, {})
-                for where in (side, REFERENCE)
-            }
-            members = [w for w in members if w.sample.id not in lacking[w.side]]
-            keys = [w.sample.digest(job.spec.reads) for w in members]
-            rows = self.store.read(job.spec, keys, outputs=[CONVERSIONS])[CONVERSIONS]
-            for who, row in zip(members, rows, strict=True):
-                if row:
-                    names.setdefault(who.place, set()).update(row)
-        return dict(sorted(Counter(name for row in names.values() for name in row).items()))
+            lacking = self._lacking.get(side, {}).get(job.spec.fingerprint, {})
+            samples = [
+                who.sample
+                for who in job.members
+                if who.side == side and who.sample.id not in lacking
+            ]
+            if samples:
+                keys = [sample.digest(job.spec.reads) for sample in samples]
+                rows = self.store.read(job.spec, keys, outputs=[CONVERSIONS])[CONVERSIONS]
+                for sample, row in zip(samples, rows, strict=True):
+                    if row:
+                        names.setdefault(sample.id, set()).update(row)
+        return Counter(name for row in names.values() for name in row)
 
 
 def _contents(found: SampleSet) -> list[str]:

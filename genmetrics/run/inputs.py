@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.fields import FIELDS, field_of
+from genmetrics.core.files import require_local
 from genmetrics.core.sample import Sample
 from genmetrics.run.work import REFERENCE, OnError, Side
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
@@ -112,6 +113,11 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
         InputError: One cannot be read, or holds no samples.
         PairingError: What belongs together does not meet.
     """
+    for name, source in [*inputs.generated.items(), (REFERENCE, inputs.reference)]:
+        if source is not None:
+            require_local(name, source)
+    for name, source in inputs.joined.items():
+        require_local(name, source)
     sets: dict[Side, SampleSet] = {}
     missing: dict[Side, tuple[str, ...]] = {}
     notes: dict[str, None] = {}

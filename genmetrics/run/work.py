@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from genmetrics.core.errors import grouped
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.sample import Sample
 from genmetrics.run.progress import Progress
@@ -136,12 +137,12 @@ class How:
 
 def describe_failures(failures: Sequence[Failure], unseen: int = 0) -> str:
     """One line that names every sample that cannot be used."""
-    shown = "; ".join(name_failure(failure) for failure in failures[:_SHOWN])
-    more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+    named = [(f.who.sample.path or f.who.sample.id, f.reason) for f in failures]
+    shown = grouped(named, most=_SHOWN)
     rest = f"; {unseen} were not looked at any more" if unseen else ""
     what = "sample" if len(failures) == 1 else "samples"
     return (
-        f"{len(failures)} {what} cannot be used: {shown}{more}{rest}. Fix or remove what is named,"
+        f"{len(failures)} {what} cannot be used: {shown}{rest}. Fix or remove what is named,"
         " or pass --on-error skip"
     )
 

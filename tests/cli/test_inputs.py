@@ -32,7 +32,7 @@ def test_a_picture_under_another_suffix_counts_and_other_files_are_noted(run, pa
     code, after, _ = run(*psnr(pairs, "--json"))
     assert code == 0
     assert value(after) == value(before)
-    (note,) = strictly(after)["metrics"]["psnr"]["warnings"]
+    (note,) = strictly(after)["notes"]
     assert note == f"{generated}: 2 files are not read as images (1 .mp4, 1 .txt)"
 
 

@@ -62,7 +62,7 @@ def test_existing_file_is_kept_unless_forced(run, real, tmp_path):
         (("-m", "vendi@lite"), "vendi@lite has no reference set"),
         (("-m", "fd-lit"), "did you mean 'fd-lite'?"),
         ((), "no metric asked for"),
-        (("-m", "fd-lite", "--limit", "1"), "has 1 usable images, needs at least 2"),
+        (("-m", "fd-lite", "--limit", "1"), "has 1 reference images, needs at least 2"),
         (("-m", "fid"), "genmetrics weights fetch inception-2015-12-05"),
     ],
 )
