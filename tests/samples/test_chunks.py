@@ -39,7 +39,7 @@ ANCILLARY = {
     "zTXt": chunk(b"zTXt", b"workflow\0\0" + packed(3 << 20)),
     "iTXt": chunk(b"iTXt", b"workflow\0\1\0\0\0" + packed(3 << 20)),
     "iCCP": chunk(b"iCCP", b"profile\0\0" + packed(3 << 20)),
-    "64 MB of text": b"".join(chunk(b"zTXt", b"t\0\0" + packed(1 << 20)) for _ in range(66)),
+    "64 MB of text": chunk(b"zTXt", b"t\0\0" + packed(1 << 20)) * 66,
     "damaged text": chunk(b"zTXt", b"t\0\0 no stream"),
     "text of a method that does not exist": chunk(b"zTXt", b"t\0\x09" + packed(0)),
     "damaged profile": chunk(b"iCCP", b"p\0\0 no stream"),
@@ -76,12 +76,10 @@ def test_nothing_is_unpacked_to_no_end(tmp_path):
 
 
 def test_orientation_counts_wherever_it_stands():
-    block = chunk(b"eXIf", with_orientation(6).tobytes())
-    text = ANCILLARY["zTXt"]
-    for data in (
-        before(sound()["png-RGB"], text + block),
-        behind(sound()["png-RGB"], text + block),
-    ):
+    block = with_orientation(6).tobytes().removeprefix(b"Exif\0\0")
+    chunks = ANCILLARY["zTXt"] + chunk(b"eXIf", block)
+    for place in (before, behind):
+        data = place(sound()["png-RGB"], chunks)
         assert decode(data, "turned").pixels.shape == (W, H, 3)
         assert image_size(data) == (H, W)
 
@@ -197,6 +195,10 @@ def test_pixels_stay_as_stored_and_other_profiles_are_counted(fmt):
     assert "profile_not_srgb" in decode(grey, fmt).conversions
 
 
+def points(*red_and_green: int) -> bytes:
+    return struct.pack(">8I", 31270, 32900, *red_and_green, 15000, 6000)
+
+
 @pytest.mark.parametrize(
     ("chunks", "other"),
     [
@@ -206,11 +208,8 @@ def test_pixels_stay_as_stored_and_other_profiles_are_counted(fmt):
         ({"sRGB": b"\0", "gAMA": struct.pack(">I", 100_000)}, False),
         ({"cICP": b"\x01\x0d\0\1"}, False),
         ({"cICP": b"\x0c\x0d\0\1", "sRGB": b"\0"}, True),
-        (
-            {"cHRM": struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)},
-            False,
-        ),
-        ({"cHRM": struct.pack(">8I", 31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)}, True),
+        ({"cHRM": points(64000, 33000, 30000, 60000)}, False),
+        ({"cHRM": points(68000, 32000, 26500, 69000)}, True),
     ],
 )
 def test_chunks_of_a_png_say_what_its_colours_are(chunks, other):
