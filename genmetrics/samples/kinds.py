@@ -27,12 +27,10 @@ SUFFIXES = (
 )
 """Suffixes that make a file an image, in any case. What it holds is seen when it is decoded."""
 
-_FOREIGN = (
-    *(".heic", ".heif", ".hif", ".avifs", ".jxl", ".jxr", ".wdp", ".hdp", ".bpg", ".flif", ".qoi"),
-    *(".j2k", ".j2c", ".jpc", ".jpf", ".jpx", ".jpm", ".jps", ".mpo", ".dib", ".pam", ".ico"),
-    *(".icns", ".cur", ".tga", ".exr", ".hdr", ".rgbe", ".dds", ".psd", ".psb", ".xcf", ".svg"),
-    *(".svgz", ".pcx", ".sgi", ".ras", ".xbm", ".xpm", ".dng", ".cr2", ".cr3", ".nef", ".arw"),
-    *(".orf", ".rw2", ".raf", ".pef", ".srw"),
+_FOREIGN = tuple(
+    ".heic .heif .hif .avifs .jxl .jxr .wdp .hdp .bpg .flif .qoi .j2k .j2c .jpc .jpf .jpx .jpm .jps"
+    " .mpo .dib .pam .ico .icns .cur .tga .exr .hdr .rgbe .dds .psd .psb .xcf .svg .svgz .pcx .sgi"
+    " .ras .xbm .xpm .dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .pef .srw".split()
 )
 PICTURES = (*SUFFIXES, *_FOREIGN)
 """With those of formats that are not read: such a file counts, so that it fails by its name."""
