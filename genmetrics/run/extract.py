@@ -346,11 +346,6 @@ class _Stage:
                 f"pictures of the batches ahead do not fit the memory of {self.how.device}; pass a"
                 " smaller --batch-size"
             ) from error
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "DefaultCPUAllocator" not in str(error):
-                raise
-            name = who.sample.path or f"sample {who.sample.id!r}"
-            return Failure(who, f"{name} does not fit the memory that is left; make it smaller")
         return Prepared(who, inputs, conversions)
 
     def _sound(self, results: Iterable[Prepared | Failure]) -> list[Prepared]:

@@ -168,29 +168,3 @@ def test_metadata_moves_nothing_and_other_profiles_are_counted(run, pairs):
     assert code == 0
     assert value(after) == value(before)
     assert strictly(after)["conversions"] == {"profile_not_srgb": 2}
-
-
-# -- memory that ended at one picture was a traceback of 84 lines ----------------------------------
-
-
-@pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
-)
-def test_a_picture_that_does_not_fit_the_memory_is_named(run, pairs, monkeypatch, error):
-    from genmetrics.samples import items
-
-    real = items.load_item
-
-    def load(sample, *more):
-        if sample.id == "crop_1":
-            raise error
-        return real(sample, *more)
-
-    monkeypatch.setattr(items, "load_item", load)
-    code, _, err = run(*psnr(pairs))
-    assert code == 2
-    assert f"{pairs[0] / 'crop_1.png'} does not fit the memory that is left" in err.splitlines()[-1]
-    assert "Traceback" not in err
-    code, text, _ = run(*psnr(pairs, "--json", "--on-error", "skip"))
-    assert code == 1
-    assert [row["id"] for row in strictly(text)["skipped"]] == ["crop_1"]
