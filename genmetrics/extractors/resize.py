@@ -131,8 +131,70 @@ def _short_side_crop(
     longer = int(short * max(height, width) / min(height, width))
     resized = (longer, short) if height < width else (short, longer)
     left, top = half(resized[0] - size), half(resized[1] - size)
+    if longer > _EXTREME * short:
+        return _kept_only(image, resized, (left, top), size)
     picture = _bicubic(_to_pil(image), *resized)
     return _from_pil(picture.crop((left, top, left + size, top + size)))
+
+
+_EXTREME = 16
+"""Ratio of sides beyond which the part that the crop drops is not computed: it could be gigabytes,
+and below it Pillow is faster."""
+
+
+def _kept_only(
+    image: Tensor, resized: tuple[int, int], corner: tuple[int, int], size: int
+) -> Tensor:
+    """Resize to ``(width, height)`` and cut at ``(left, top)``, bit for bit, of a long picture.
+
+    Pillow goes over columns first, rounds to bytes, then over rows, and the results along an axis
+    do not depend on each other. So the kept ones of the long axis are computed here.
+    """
+    (width, height), (left, top) = resized, corner
+    if width > height:
+        taps = [_taps(image.shape[2], width, left + i) for i in range(size)]
+        picture = _bicubic(_to_pil(_along_rows(image, taps)), size, height)
+        return _from_pil(picture.crop((0, top, size, top + size)))
+    taps = [_taps(image.shape[1], height, top + i) for i in range(size)]
+    first, last = taps[0][0], max(start + len(weights) for start, weights in taps)
+    rows = _bicubic(_to_pil(image[:, first:last]), width, last - first)
+    rows = rows.crop((left, 0, left + size, last - first))
+    turned = torch.from_numpy(np.asarray(rows).transpose(2, 1, 0).copy())
+    cut = _along_rows(turned, [(start - first, weights) for start, weights in taps])
+    return cut.mT.to(torch.float32).contiguous()
+
+
+def _along_rows(image: Tensor, taps: list[tuple[int, np.ndarray]]) -> Tensor:
+    """Compute columns of a resized image: uint8 ``(3, H, W)`` to ``(3, H, len(taps))``."""
+    levels = image.cpu().numpy()
+    out = np.empty((*levels.shape[:2], len(taps)), np.uint8)
+    for column, (start, weights) in enumerate(taps):
+        seen = levels[:, :, start : start + len(weights)].astype(np.int64)
+        rounded = ((seen * weights).sum(axis=2) + (1 << _BITS - 1)) >> _BITS
+        out[:, :, column] = rounded.clip(0, 255)
+    return torch.from_numpy(out)
+
+
+_BITS = 22  # of the fraction in Pillow's weights
+
+
+def _taps(length: int, resized: int, index: int) -> tuple[int, np.ndarray]:
+    """Return which pixels make one of a resized axis: the first, and the weights from there on.
+
+    Arithmetic and rounding are those of Pillow's ``Resample.c`` for bicubic on bytes.
+    """
+    scale = length / resized
+    stretch = max(scale, 1.0)
+    centre = (index + 0.5) * scale
+    first = max(int(centre - 2.0 * stretch + 0.5), 0)
+    last = min(int(centre + 2.0 * stretch + 0.5), length)
+    x = np.abs((np.arange(last - first) + first - centre + 0.5) * (1.0 / stretch))
+    near = (1.5 * x - 2.5) * x * x + 1.0
+    far = (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5
+    weights = np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+    total = np.cumsum(weights)[-1]  # one after the other, as C adds them
+    weights = weights / total * (1 << _BITS)
+    return first, np.trunc(weights + np.copysign(0.5, weights)).astype(np.int64)
 
 
 def _bicubic(picture: Image, width: int, height: int) -> Image:

@@ -10,7 +10,7 @@ import stat
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from PIL import Image, ImageFile, JpegImagePlugin
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Decoded
 from genmetrics.samples.pixels import describe, to_rgb
+from genmetrics.samples.png import late_exif, slim
+from genmetrics.samples.profile import png_is_srgb, profile_is_srgb
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,7 +134,8 @@ def decode(data: bytes, name: str) -> Decoded:
         uint8 pixels ``(H, W, 3)``, read-only, and the names of the conversions: ``"16bit"``,
         ``"32bit"``, ``"float"``, ``"1bit"``, ``"grayscale"``, ``"palette"``, ``"alpha_on_white"``
         (only where some pixel is not opaque), ``"cmyk"``, ``"ycbcr"``, ``"lab"``,
-        ``"exif_rotated"``, ``"first_frame"``.
+        ``"exif_rotated"``, ``"first_frame"``; and ``"profile_not_srgb"`` where the file says that
+        its colours are others, which changes nothing.
 
     Raises:
         InputError: The bytes are cut short, damaged, too large for Pillow's guard against
@@ -145,7 +148,7 @@ def decode(data: bytes, name: str) -> Decoded:
         if image.format == "JPEG2000":
             _require_end_of_codestream(data)
         image.load()
-        pixels, conversions = to_rgb(image, facts)
+        pixels, conversions = to_rgb(image, facts, lambda: _low_bytes(data, name))
         if tag:
             conversions.append("exif_rotated")  # Pillow turns TIFF itself
         elif turn := _TURNS.get(_exif_orientation(_exif(image))):
@@ -153,6 +156,8 @@ def decode(data: bytes, name: str) -> Decoded:
             conversions.append("exif_rotated")
         if facts.animated:
             conversions.append("first_frame")
+        if not _is_srgb(image):
+            conversions.append("profile_not_srgb")
         return Decoded(pixels, tuple(conversions))
 
 
@@ -208,8 +213,8 @@ def read_file(path: str | os.PathLike[str], length: int = -1) -> bytes:
             raise InputError(f"{os.fspath(path)} cannot be read: {one_line(error)}") from error
 
 
-def _open(file: IO[bytes], name: str) -> ImageFile.ImageFile:
-    """Recognise the format by its first bytes and read the header."""
+def _open(file: IO[bytes], name: str, *, header: bool = False) -> ImageFile.ImageFile:
+    """Recognise the format by its first bytes and read the header; pixels too unless ``header``."""
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise InputError(
             f"{name} was not read: this program set PIL.ImageFile.LOAD_TRUNCATED_IMAGES, so damaged"
@@ -218,13 +223,17 @@ def _open(file: IO[bytes], name: str) -> ImageFile.ImageFile:
     prefix = file.read(16)
     if not prefix:
         raise InputError(f"{name} is empty (0 bytes); write it again or remove it")
-    for opener, accepts in _OPENERS.values():
+    for kind, (opener, accepts) in _OPENERS.items():
         verdict = accepts(prefix)
         if isinstance(verdict, str):
             raise InputError(f"{name} cannot be decoded: {verdict}")
         if verdict:
             file.seek(0)
+            colour: Mapping[bytes, bytes] = {}
+            if kind == "PNG":
+                file, colour = slim(file, header=header)
             image: ImageFile.ImageFile = opener(file, "")
+            image.info[_COLOUR] = colour
             require_size(image.size, name)
             return image
     raise InputError(
@@ -264,14 +273,32 @@ def one_line(error: BaseException) -> str:
 
 def _header_size(file: IO[bytes], name: str) -> tuple[int, int]:
     with _errors_name(name):
-        image = _open(file, name)
+        image = _open(file, name, header=True)
         width, height = image.size
         if image.format == "TIFF":  # Pillow's size is upright already
             return width, height
         exif = _exif(image)
         if image.format == "PNG" and not exif:
-            exif = _late_png_exif(file)
+            exif = late_exif(file)
         return (height, width) if _exif_orientation(exif) >= 5 else (width, height)
+
+
+def _low_bytes(data: bytes, name: str) -> np.ndarray:
+    """Decode the low bytes of a PNG with 16 bits a colour, of which Pillow gives the high ones."""
+    image = _open(io.BytesIO(data), name)
+    image.tile = [tile._replace(args="RGB;16L") for tile in image.tile]  # the order of bytes turned
+    image.load()
+    return np.asarray(image)
+
+
+def _is_srgb(image: ImageFile.ImageFile) -> bool:
+    if colour := image.info.get(_COLOUR):
+        return png_is_srgb(colour)
+    profile = image.info.get("icc_profile")
+    return not isinstance(profile, bytes) or profile_is_srgb(profile)
+
+
+_COLOUR = "genmetrics_colour"  # where an opened PNG carries what it says of its colours
 
 
 def _require_end_of_codestream(data: bytes) -> None:
@@ -293,17 +320,6 @@ def _tiff_orientation(image: ImageFile.ImageFile) -> bool:
 def _exif(image: ImageFile.ImageFile) -> bytes:
     found = image.info.get("exif")
     return found if isinstance(found, bytes) else b""
-
-
-def _late_png_exif(file: IO[bytes]) -> bytes:
-    """Find an eXIf chunk behind the pixels, where exiftool writes it and opening does not look."""
-    file.seek(8)
-    while len(head := file.read(8)) == 8:
-        length, kind = struct.unpack(">I4s", head)
-        if kind == b"eXIf":
-            return file.read(length)
-        file.seek(length + 4, os.SEEK_CUR)
-    return b""
 
 
 def upright(exif: bytes) -> bool:

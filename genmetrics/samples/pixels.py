@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "YCbCr": ("ycbcr",),
     "LAB": ("lab",),
 }
-_PHOTOMETRIC, _BITS = 262, 258  # TIFF tags
+_PHOTOMETRIC, _BITS, _SAMPLE_FORMAT = 262, 258, 339  # TIFF tags
+_SIGNED = 2
 _WHITE_IS_ZERO = 0
 
 
@@ -35,6 +37,8 @@ class Facts(NamedTuple):
     """16-bit TIFF in which white is zero; Pillow inverts only 8-bit ones."""
     animated: bool
     """More frames than one follow."""
+    signed: bool
+    """8-bit TIFF with a sign, which Pillow takes for a high bit."""
 
 
 def describe(image: ImageFile.ImageFile) -> Facts:
@@ -45,16 +49,28 @@ def describe(image: ImageFile.ImageFile) -> Facts:
     deep = image.mode.startswith("I;16") or ";16" in rawmode or ";12" in rawmode
     if image.format == "PPM":  # the maximum stands in the header; Pillow scales it to 255 or 65535
         deep = deep or (len(values) == 2 and int(values[1]) > 255)
-    maximum, inverted = 65535, False
+    maximum, inverted, signed = 65535, False, False
+    if image.format == "TIFF":
+        kinds = image.tag_v2.get(_SAMPLE_FORMAT)  # type: ignore[attr-defined]
+        signed = image.mode == "L" and kinds == (_SIGNED,)
     if deep and image.format == "TIFF":
         tags = image.tag_v2  # type: ignore[attr-defined]
         inverted = tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
         maximum = 4095 if tags.get(_BITS) == (12,) else 65535
-    return Facts(rawmode, deep, maximum, inverted, bool(getattr(image, "is_animated", False)))
+    return Facts(
+        rawmode, deep, maximum, inverted, bool(getattr(image, "is_animated", False)), signed
+    )
 
 
-def to_rgb(image: Image.Image, facts: Facts) -> tuple[np.ndarray, list[str]]:
+def to_rgb(
+    image: Image.Image, facts: Facts, low_bytes: Callable[[], np.ndarray]
+) -> tuple[np.ndarray, list[str]]:
     """Convert a loaded image.
+
+    Args:
+        image: The image.
+        facts: What :func:`describe` said before loading.
+        low_bytes: Decodes the low bytes of a 16-bit RGB image, ``(H, W, 3)``, where it matters.
 
     Returns:
         uint8 ``(H, W, 3)``, read-only where it can be had without a copy, and what was done.
@@ -62,11 +78,15 @@ def to_rgb(image: Image.Image, facts: Facts) -> tuple[np.ndarray, list[str]]:
     Raises:
         ValueError: Numbers whose white is not known (see :func:`_levels`); says so in one line.
     """
+    if facts.signed:
+        raise ValueError("it holds signed 8-bit numbers; save it with unsigned ones")
     mode, clear = image.mode, image.info.get("transparency")
     if mode == "RGB" and clear is None:
         return np.asarray(image), ["16bit"] if facts.deep else []
     if mode in ("I", "F") or mode.startswith("I;16"):
         return _from_numbers(image, facts, clear)
+    if mode == "RGB" and facts.rawmode.startswith("RGB;16"):
+        return _clear_on_white(np.asarray(image), low_bytes(), clear)
     names = ["16bit"] if facts.deep else []
     names += _NAMES.get("LA" if facts.rawmode == "LA;16B" else mode, ())
     if clear is not None:
@@ -92,9 +112,16 @@ def _clear_level(clear: Any, rawmode: str) -> Any:
     """Bring the transparent colour, given in numbers of the file, to 8 bits as the pixels."""
     if rawmode in ("L;2", "L;4"):
         return clear * (85 if rawmode == "L;2" else 17)
-    if rawmode.startswith("RGB;16"):
-        return tuple(level >> 8 for level in clear)
     return clear
+
+
+def _clear_on_white(high: np.ndarray, low: np.ndarray, clear: Any) -> tuple[np.ndarray, list[str]]:
+    """Turn one colour of 16 bits white; its high byte alone would take its neighbours along."""
+    values = high.astype(np.uint16) << 8 | low
+    hit = (values == np.array(clear, np.uint16)).all(axis=2)
+    if not hit.any():
+        return high, ["16bit"]
+    return np.where(hit[:, :, None], np.uint8(255), high), ["16bit", "alpha_on_white"]
 
 
 def _from_numbers(image: Image.Image, facts: Facts, clear: Any) -> tuple[np.ndarray, list[str]]:

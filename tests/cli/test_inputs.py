@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tests.cli.test_main import one_line
 from tests.report.test_document import strictly
+from tests.samples.test_chunks import PROFILES
 
 
 def psnr(pairs, *more):
@@ -148,3 +151,20 @@ def test_the_flag_is_not_suggested_where_nothing_matches(run, pairs, tmp_path):
     code, _, err = run("eval", generated, "--prompts", path, "--allow-missing", "-m", "fd-lite")
     assert code == 2
     assert "allow-missing" not in one_line(err)
+
+
+# -- what stands beside the pixels -----------------------------------------------------------------
+
+
+def test_metadata_moves_nothing_and_other_profiles_are_counted(run, pairs):
+    code, before, _ = run(*psnr(pairs, "--json"))
+    assert code == 0
+    text, profile = PngInfo(), PROFILES["Display P3"][0]
+    text.add_text("workflow", "x" * (2 << 20), zip=True)
+    for number in (1, 2):
+        path = pairs[0] / f"crop_{number}.png"
+        Image.open(path).save(path, pnginfo=text, icc_profile=profile)
+    code, after, _ = run(*psnr(pairs, "--json"))
+    assert code == 0
+    assert value(after) == value(before)
+    assert strictly(after)["conversions"] == {"profile_not_srgb": 2}

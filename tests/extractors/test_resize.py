@@ -163,3 +163,74 @@ def test_flat_images_stay_flat(height: int, width: int, level: int, name: str) -
 def random_image(height: int, width: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(height)
     return torch.randint(0, 256, (3, height, width), generator=generator, dtype=torch.uint8)
+
+
+# -- four pictures of 60000 x 4 took 8.4 GB, because what the crop drops was resized too -----------
+
+CROPS = ("short_side_crop", "short_side_crop_floor", "timm_crop_875")
+
+
+def whole(name: str, image: torch.Tensor, size: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The same by Pillow on the whole picture."""
+    with monkeypatch.context() as patch:
+        patch.setattr(resize, "_EXTREME", 10**9)
+        return RESIZES[name](image, size)
+
+
+@pytest.mark.parametrize("name", CROPS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((4, 400), (400, 4), (1, 77), (77, 1), (3, 1000), (25, 513), (513, 25)),
+        *((80, 2000), (2000, 80), (33, 32 * 33), (32 * 33, 33), (64, 64 * 17 + 5), (7, 7 * 16)),
+        *((16 * 7 + 1, 7), (32, 1000), (1000, 32)),  # one of the passes changes nothing
+    ],
+)
+def test_what_the_crop_keeps_is_computed_alone_to_the_bit(
+    name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(sum(shape))
+    image = torch.from_numpy(rng.integers(0, 256, (3, *shape), np.uint8))
+    image[:, :, ::3] = 255 * (image[:, :, ::3] > 128).to(torch.uint8)  # overshoots are clipped
+    for size in (32, 65):
+        expected = whole(name, image, size, monkeypatch)
+        found = RESIZES[name](image, size)
+        assert torch.equal(found, expected)
+        assert (found.dtype, found.is_contiguous()) == (expected.dtype, expected.is_contiguous())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.integers(0, 30), st.booleans(), st.integers(0, 10**6)
+)
+def test_any_long_picture_is_cut_to_the_bit(
+    short: int, ratio: int, more: int, tall: bool, seed: int
+) -> None:
+    shape = (short, short * ratio + more)
+    image = np.random.default_rng(seed).integers(0, 256, (3, *shape), np.uint8)
+    picture = torch.from_numpy(image)
+    picture = picture.mT.contiguous() if tall else picture
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resize, "_EXTREME", 1)
+        found = resize.short_side_crop(picture, 29)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resize, "_EXTREME", 10**9)
+        assert torch.equal(found, resize.short_side_crop(picture, 29))
+
+
+@pytest.mark.parametrize("name", sorted(RESIZES))
+@pytest.mark.parametrize("shape", [(4, 60_000), (60_000, 4)])
+def test_a_long_picture_needs_little_memory(name: str, shape: tuple[int, int]) -> None:
+    """Pillow's own memory is not traced, so a process of its own would be needed without this."""
+    image = torch.zeros(3, *shape, dtype=torch.uint8)
+    calls: list[int] = []
+    real = resize._bicubic
+
+    def counted(picture: Any, width: int, height: int) -> Any:
+        calls.append(width * height)
+        return real(picture, width, height)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resize, "_bicubic", counted)
+        assert RESIZES[name](image, 224).shape == (3, 224, 224)
+    assert sum(calls) <= 2 * 256 * 256

@@ -215,6 +215,36 @@ def test_a_transparent_colour_is_compared_in_the_numbers_of_the_file(
     assert "alpha_on_white" in conversions
 
 
+@pytest.mark.parametrize("interlaced", [False, True])
+def test_a_transparent_colour_of_16_bits_does_not_take_its_neighbours_along(interlaced):
+    """A dark gradient with black as the transparent colour: all of it turned white."""
+    levels = np.repeat(np.maximum(np.arange(-7, 57), 0)[:, None] * 3, 3, axis=1).astype(">u2")
+    key = chunk(b"tRNS", bytes(6))
+    if interlaced:  # one row: passes 1, 2, 4 and 6 of Adam7
+        passes = (levels[start::step] for start, step in ((0, 8), (4, 8), (2, 4), (1, 2)))
+        rows = b"".join(b"\0" + row.tobytes() for row in passes)
+        header = struct.pack(">IIBBBBB", 64, 1, 16, 2, 0, 0, 1)
+        data = png(64, 1, 16, 2, rows, key)
+        data = data[:8] + chunk(b"IHDR", header) + data[33:]
+    else:
+        data = png(64, 1, 16, 2, b"\0" + levels.tobytes(), key)
+    pixels, conversions = decode(data, "dark")
+    white = (pixels == 255).all(axis=2)[0]
+    assert white.tolist() == [True] * 8 + [False] * 56
+    np.testing.assert_array_equal(pixels[0, 8:], 0)
+    assert conversions == ("16bit", "alpha_on_white")
+    absent = chunk(b"tRNS", struct.pack(">3H", 1, 2, 3))
+    pixels, conversions = decode(png(64, 1, 16, 2, b"\0" + levels.tobytes(), absent), "dark")
+    assert not pixels.any()
+    assert conversions == ("16bit",)
+
+
+def test_numbers_with_a_sign_are_not_taken_for_high_bits():
+    data = encode(picture("L"), "TIFF", tiffinfo={339: 2})
+    with pytest.raises(InputError, match="holds signed 8-bit numbers"):
+        decode(data, "signed")
+
+
 def test_opaque_alpha_is_no_conversion():
     pixels, conversions = decode(encode(Image.new("RGBA", (2, 2), (1, 2, 3, 255)), "PNG"), "x")
     np.testing.assert_array_equal(pixels[0, 0], (1, 2, 3))
@@ -300,15 +330,6 @@ def test_the_content_decides_and_not_the_suffix(tmp_path):
     path = tmp_path / "photo.JPG"
     path.write_bytes(sound()["png-RGB"])
     np.testing.assert_array_equal(load_image(path).permute(1, 2, 0), RGB)
-
-
-def test_icc_profiles_leave_the_pixels_as_stored():
-    from PIL import ImageCms
-
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    pixels, conversions = decode(encode(picture(), "PNG", icc_profile=profile), "icc")
-    np.testing.assert_array_equal(pixels, RGB)
-    assert conversions == ()
 
 
 def test_damaged_images_are_not_scored_because_the_program_tolerates_them(monkeypatch):
