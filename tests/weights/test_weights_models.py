@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -180,3 +181,32 @@ def test_a_missing_model_says_how_to_get_it(store: Path) -> None:
         weights.require_model("org/net")
     assert "`genmetrics weights fetch org/net@main`" in str(caught.value)
     assert str(store / "org" / "net") in str(caught.value)
+
+
+def test_the_cache_is_where_the_environment_says_at_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client reads its variables once, when it is imported."""
+    first = snapshot(tmp_path / "one", "org/net", "1" * 40, FILES, ref="main")
+    second = snapshot(tmp_path / "two" / "hub", "org/net", "2" * 40, FILES, ref="main")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "one"))
+    assert weights.locate_model("org/net").path == first
+    monkeypatch.delenv("HF_HUB_CACHE")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "two"))
+    assert weights.locate_model("org/net").path == second
+
+
+def test_a_repository_of_which_only_the_needed_files_were_fetched_is_found(cache: Path) -> None:
+    """The client's own list of the repository names more files than we ever fetch."""
+    path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
+    trees = cache / "models--org--net" / "trees"
+    trees.mkdir()
+    tree = {name: {"size": 7, "blob_id": "0" * 40} for name in (*FILES, "flax_model.msgpack")}
+    (trees / f"{'1' * 40}.json").write_text(json.dumps({"format_version": 1, "files": tree}))
+    assert weights.require_model("org/net") == path
+
+
+def test_a_name_that_the_hub_refuses_is_a_usage_error(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    with pytest.raises(UsageError, match="is no hub id"):
+        weights.locate_model("org/net..git")
