@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,10 +20,17 @@ app = typer.Typer(no_args_is_help=True, help="List, fetch and verify model weigh
 @app.command("list")
 def list_weights(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    references: Annotated[
+        bool,
+        typer.Option("--references", help="List the reference statistics for --ref instead."),
+    ] = False,
 ) -> None:
     """Show every weight file genmetrics knows, and whether it is here."""
     from genmetrics import weights
 
+    if references:
+        _list_references(as_json)
+        return
     rows = []
     for entry in weights.entries().values():
         path = weights.path_of(entry.id)
@@ -46,9 +53,34 @@ def list_weights(
     cells = [["id", "MB", "licence", "here", "used for"]]
     for row in rows:
         size = f"{row['bytes'] / 1e6:.2f}" if isinstance(row["bytes"], int) else "-"
-        here = "yes" if row["present"] else "no"
-        cells.append([str(row["id"]), size, str(row["licence"]), here, str(row["used_for"])])
+        cells.append(
+            [str(row["id"]), size, str(row["licence"]), _yes(row["path"]), str(row["used_for"])]
+        )
     _print_table(cells)
+
+
+def _list_references(as_json: bool) -> None:
+    """Show what clean-fid publishes, and which of it is here; write NAME@PROTOCOL for a column."""
+    from genmetrics.weights import path_of
+    from genmetrics.weights.references import MODES, PREFIX, PUBLISHED, Reference, protocols_of
+
+    rows: list[dict[str, Any]] = []
+    for name, n in PUBLISHED.items():
+        paths = {p: path_of(Reference(name, p, n).id) for p in protocols_of(name)}
+        here = {protocol: path and str(path) for protocol, path in paths.items()}
+        rows.append({"id": f"{PREFIX}{name}", "n": n, "paths": here})
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    cells = [["id", "images", *(f"@{protocol}" for protocol in MODES)]]
+    for row in rows:
+        states = ("-" if p not in row["paths"] else _yes(row["paths"][p]) for p in MODES)
+        cells.append([row["id"], f"{row['n']:,}", *states])
+    _print_table(cells)
+
+
+def _yes(path: object) -> str:
+    return "no" if path is None else "yes"
 
 
 @app.command()

@@ -154,7 +154,7 @@ def _candidates(entry: Entry) -> list[Path]:
         except importlib.metadata.PackageNotFoundError:
             return []
         return [Path(str(distribution.locate_file(entry.member)))]
-    folders = (weights_dir(), torch_checkpoints())
+    folders = (weights_dir(), torch_checkpoints(), *map(Path, entry.folders))
     return [folder / name for folder in folders for name in entry.file_names]
 
 

@@ -201,7 +201,10 @@ def _cached(name: str, revision: str) -> Path | None:
     if not hub_cache().is_dir():
         return None  # without the import, which takes a quarter of a second
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     try:
         # Given here, because the client reads the environment only when it is imported. Which
