@@ -144,17 +144,23 @@ def content_sha256(path: Path) -> str:
     """Hash what makes a model: names and sums of weights, configuration and tokenizer files.
 
     Readme files, hidden folders and the like are left out, so a copy of a repository has the hash
-    of the original. A single file has its own sha256.
+    of the original. A single file has its own sha256. Large files of the hub's cache are stored
+    under theirs and are not read for it; :func:`require_model` compares the two.
     """
     if path.is_file():
         return sha256_of(path)
     names = {file.relative_to(path): file for file in path.rglob("*") if _is_content(file)}
     sums = {
-        name.as_posix(): sha256_of(file)
+        name.as_posix(): _stored_sum(file) or sha256_of(file)
         for name, file in names.items()
         if not any(part.startswith(".") for part in name.parts)
     }
     return hashlib.sha256(canonical_json(sums).encode()).hexdigest()
+
+
+def _stored_sum(file: Path) -> str:
+    name = file.readlink().name if file.is_symlink() else ""
+    return name if re.fullmatch("[0-9a-f]{64}", name) else ""
 
 
 def _is_content(file: Path) -> bool:

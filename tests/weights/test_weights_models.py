@@ -210,3 +210,20 @@ def test_a_name_that_the_hub_refuses_is_a_usage_error(cache: Path) -> None:
     cache.mkdir(parents=True)
     with pytest.raises(UsageError, match="is no hub id"):
         weights.locate_model("org/net..git")
+
+
+def test_to_locate_a_model_its_large_files_are_not_read(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`genmetrics list` and `show` would read gigabytes; before use all is read."""
+    path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
+    read: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "genmetrics.weights.models.sha256_of", lambda file: read.append(file.name) or "0" * 64
+        )
+        weights.locate_model("org/net")
+    assert sorted(read) == ["config.json", "tokenizer.json"]
+    copy = path.parent / "copy"
+    shutil.copytree(path, copy)
+    assert weights.locate_model(path).sha256 == weights.locate_model(copy).sha256
