@@ -118,7 +118,7 @@ def test_models_of_the_manifest_are_taken_at_their_revision(cache: Path) -> None
     assert weights.require(CLIP) == path
     assert weights.verify(CLIP) == (CLIP, "ok", path, PINNED, PINNED)
     located = weights.locate(CLIP)
-    assert (located.path, located.pinned) == (path, True)
+    assert located.path == path
     assert located.sha256 == weights.locate_model(CLIP).sha256
     assert weights.fetch(CLIP) == path
 
@@ -132,7 +132,7 @@ def test_a_manifest_without_a_revision_takes_what_is_here(
     )
     path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
     assert weights.verify("org/net") == ("org/net", "unpinned", path, "1" * 40, "")
-    assert weights.locate("org/net").pinned is False
+    assert weights.locate("org/net").path == path
 
 
 def test_a_cut_off_file_in_the_cache_is_named(cache: Path) -> None:
