@@ -15,6 +15,10 @@ from genmetrics.samples.statistics import (
 )
 
 _OUTPUT, _WIDTH = "2048", 2048
+_REMEDY = (
+    "use it with the published weights and metrics of its protocol (`genmetrics weights list"
+    " --references`)"
+)
 
 
 def find_reference(text: str | Path) -> Statistics | None:
@@ -47,4 +51,4 @@ def find_reference(text: str | Path) -> Statistics | None:
         raise InputError(f"{path} has {wide.pop()} features, Inception {_WIDTH}; fetch it again")
     spec = InceptionSpec.create(reference.protocol)
     entry = StatisticsEntry(spec.to_dict(), reference.n, arrays, reference.id)
-    return Statistics((entry,), reference.id, digest_of(path))
+    return Statistics((entry,), reference.id, digest_of(path), _REMEDY)

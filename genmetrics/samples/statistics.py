@@ -47,6 +47,9 @@ class Statistics(NamedTuple):
     digest: str
     """``"sha256:..."`` of the file."""
 
+    remedy: str = "build it again with `genmetrics stats build`"
+    """What to do where another protocol is needed."""
+
     def entry(self, spec: ExtractorSpec) -> StatisticsEntry:
         """Return the entry made by this extractor; an unverified one serves any.
 
@@ -62,7 +65,7 @@ class Statistics(NamedTuple):
         )
         raise ProtocolMismatchError(
             f"{self.source} was made by another protocol: {'; '.join(unlike)} (this run against"
-            " the file); build it again with `genmetrics stats build`"
+            f" the file); {self.remedy}"
         )
 
 

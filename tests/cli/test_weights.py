@@ -128,6 +128,20 @@ def test_a_metric_without_weights_says_so() -> None:
     assert fetched.stdout.endswith("efficientnet-lite0-57934424.pth\n")
 
 
+def test_references_are_listed_with_what_is_here(store: Path) -> None:
+    file = store / "lsun_cat_legacy_tensorflow_train_256.npz"
+    file.parent.mkdir()
+    file.write_bytes(b"here")
+    lines = [line.split() for line in run("list", "--references").stdout.splitlines()]
+    assert lines[0] == ["id", "images", "@clean", "@tf1", "@pytorch-fid"]
+    assert ["clean-fid:lsun_cat-256-train", "50,000", "no", "yes", "no"] in lines
+    assert ["clean-fid:lsun_horse-256-trainfull", "2,000,340", "no", "-", "-"] in lines
+    rows = {row["id"]: row for row in json.loads(run("list", "--references", "--json").stdout)}
+    row = rows["clean-fid:lsun_cat-256-train"]
+    assert (row["n"], row["paths"]["tf1"], row["paths"]["clean"]) == (50_000, str(file), None)
+    assert run("path", "clean-fid:lsun_cat-256-train@tf1").stdout == f"{file}\n"
+
+
 def test_neither_weights_nor_metric_nor_suite() -> None:
     assert "did you mean 'standard'" in str(run("fetch", "standrd").exception)
     assert "has no variant" in str(run("fetch", "fid@tf2").exception)

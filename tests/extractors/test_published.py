@@ -120,7 +120,7 @@ def test_other_weights_are_refused(stats: Path, inception_file: Path) -> None:
     np.savez(stats / FILES["clean"], **moments())
     found = find_reference(NAME)
     assert found is not None
-    with pytest.raises(ProtocolMismatchError, match="sha256"):
+    with pytest.raises(ProtocolMismatchError, match="sha256.*use it with the published weights"):
         found.entry(FID(weights=inception_file).spec)
 
 
