@@ -32,12 +32,15 @@ def list_metrics(as_json: options.Json = False) -> None:
 
     metrics = registered()
     if as_json:
-        rows = [describe(metric) for metric in metrics.values()]
+        rows = [
+            {**describe(metric), "missing_weights": missing_weights(metric)}
+            for metric in metrics.values()
+        ]
         emit(f"{json.dumps({'metrics': rows, 'suites': SUITES}, indent=1)}\n")
         return
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     indent = max(map(len, (*metrics, *SUITES))) + 2
-    lines = ["metrics (-m ID, show ID for the details)"]
+    lines = ["metrics (-m ID, show ID for the details, weights fetch ID for what is missing)"]
     for metric in metrics.values():
         lines += _entry(metric, indent, width)
     lines += ["", "suites (--suite NAME)"]
@@ -58,6 +61,27 @@ def describe(metric: type[Metric]) -> dict[str, Any]:
         "bounds": list(metric.bounds),
         "minimum": metric.minimum,
     }
+
+
+def missing_weights(metric: type[Metric]) -> dict[str, list[str]]:
+    """Return full id to the weights that are not here, for each variant that lacks any."""
+    from genmetrics.core.errors import GenmetricsError
+    from genmetrics.core.registry import Request, create
+    from genmetrics.extractors.needs import weights_of
+    from genmetrics.weights import path_of
+
+    lacking = {}
+    for variant in metric.variants or (None,):
+        request = Request(metric, variant, {})
+        try:
+            specs = create(request, device="cpu").extractors.values()
+        except GenmetricsError:
+            continue  # it needs an option, and which weights follows from that
+        ids = dict.fromkeys(filter(None, map(weights_of, specs)))
+        missing = [id for id in ids if path_of(id) is None]
+        if missing:
+            lacking[request.id] = missing
+    return lacking
 
 
 def needs(metric: type[Metric]) -> str:
@@ -81,6 +105,12 @@ def _entry(metric: type[Metric], indent: int, width: int) -> Iterator[str]:
         ]
         yield from _hang("", ", ".join(names), indent, width)
     yield from _hang("", f"{direction(metric)}; needs {needs(metric)}", indent, width)
+    lacking = missing_weights(metric)
+    if lacking:
+        ids = dict.fromkeys(id for ids in lacking.values() for id in ids)
+        ready = [id for v in metric.variants if (id := full_id(metric, v)) not in lacking]
+        without = f" (not for {', '.join(ready)})" if ready else ""
+        yield from _hang("", f"weights missing: {', '.join(ids)}{without}", indent, width)
 
 
 def _hang(head: str, text: str, indent: int, width: int) -> list[str]:

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import hardtanh, pad
 
-from genmetrics.core.errors import WeightsError
-from genmetrics.extractors._frozen import BATCH_NORM, load_folded
+from genmetrics.extractors._frozen import BATCH_NORM, load_folded, require_keys
 
 _EPSILON = 1e-3
 _WIDTH = 1280
-_CLASSIFIER = ("classifier.weight", "classifier.bias")
+_CLASSIFIER = {"classifier.weight": "_fc.weight", "classifier.bias": "_fc.bias"}
 
 
 class _Stage(NamedTuple):
@@ -110,12 +109,12 @@ class Lite0Network(nn.Module):
     """Features of normalised images ``(n, 3, 224, 224)``.
 
     Args:
-        state: Its tensors under timm's names; or under others in the same order, as in the packaged
-            file. The classifier is among them and is left out.
+        state: Its tensors under timm's names or the packaged file's, in any order. The classifier
+            is among them and is left out.
         where: What errors call it.
 
     Raises:
-        WeightsError: Another number of tensors, or other shapes of those that are used.
+        WeightsError: Other names, or other shapes of those that are used.
     """
 
     cpu_slice = 2
@@ -137,16 +136,28 @@ class Lite0Network(nn.Module):
 def _under_timms_names(
     state: Mapping[str, Tensor], convs: list[Conv], where: str
 ) -> Mapping[str, Tensor]:
-    names = []
+    names = dict(_CLASSIFIER)
+    blocks: dict[str, int] = {}
     for conv in convs:
-        names.append(f"{conv.name}.weight")
-        names += [f"{conv.norm}.{part}" for part in (*BATCH_NORM, "num_batches_tracked")]
-    names += _CLASSIFIER
-    if len(names) != len(state):
-        raise WeightsError(
-            f"{where} holds {len(state)} tensors, EfficientNet-Lite0 has {len(names)}; this is"
-            " another network's file"
-        )
-    if set(names) == set(state):
+        layer, norm = _packaged_names(conv, blocks)
+        names[f"{conv.name}.weight"] = f"{layer}.weight"
+        for part in (*BATCH_NORM, "num_batches_tracked"):
+            names[f"{conv.norm}.{part}"] = f"{norm}.{part}"
+    if not any(name in state for name in names.values()):
+        require_keys(names, state, where)
         return state
-    return dict(zip(names, state.values(), strict=True))
+    require_keys(names.values(), state, where)
+    return {name: state[packaged] for name, packaged in names.items()}
+
+
+def _packaged_names(conv: Conv, blocks: dict[str, int]) -> tuple[str, str]:
+    """Name a convolution and its batch norm as the packaged file does, which counts all blocks."""
+    block, _, layer = conv.name.rpartition(".")
+    if not block:
+        return {"conv_stem": ("_conv_stem", "_bn0"), "conv_head": ("_conv_head", "_bn1")}[layer]
+    at = f"_blocks.{blocks.setdefault(block, len(blocks))}"
+    if layer == "conv_dw":
+        return f"{at}._depthwise_conv", f"{at}._bn1"
+    if conv.linear:
+        return f"{at}._project_conv", f"{at}._bn2"
+    return f"{at}._expand_conv", f"{at}._bn0"

@@ -16,10 +16,11 @@ import numpy as np
 from genmetrics.core.errors import InputError, PairingError
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features, OutputKind
 from genmetrics.core.sample import Item
-from genmetrics.stats.pairs import Channel, Outside, mean_squared_error, structural_similarity
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from genmetrics.stats.pairs import Channel, Outside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,8 @@ class SquaredErrorSpec(PairSpec):
 
     def compare(self, image: np.ndarray, reference: np.ndarray, mask: np.ndarray | None) -> Outside:
         """See :func:`genmetrics.stats.pairs.mean_squared_error`."""
+        from genmetrics.stats.pairs import mean_squared_error
+
         return mean_squared_error(image, reference, mask=mask, channel=self.channel)
 
 
@@ -77,6 +80,8 @@ class StructuralSimilaritySpec(PairSpec):
 
     def compare(self, image: np.ndarray, reference: np.ndarray, mask: np.ndarray | None) -> Outside:
         """See :func:`genmetrics.stats.pairs.ssim`."""
+        from genmetrics.stats.pairs import structural_similarity
+
         return structural_similarity(image, reference, mask=mask)
 
 
@@ -94,6 +99,8 @@ class PairExtractor(Extractor):
             PairingError: Image and reference differ in size; the message gives both.
             InputError: The mask has another size, or the image is too small for the measure.
         """
+        from genmetrics.stats.pairs import Outside
+
         image, reference = _pixels(item, "image"), _pixels(item, "reference")
         mask = None if item.mask is None else _array(item.mask)
         who = item.names.get("image", f"image {item.id!r}")

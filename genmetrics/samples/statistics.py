@@ -47,6 +47,9 @@ class Statistics(NamedTuple):
     digest: str
     """``"sha256:..."`` of the file."""
 
+    remedy: str = "build it again with `genmetrics stats build`"
+    """What to do where another protocol is needed."""
+
     def entry(self, spec: ExtractorSpec) -> StatisticsEntry:
         """Return the entry made by this extractor; an unverified one serves any.
 
@@ -62,7 +65,7 @@ class Statistics(NamedTuple):
         )
         raise ProtocolMismatchError(
             f"{self.source} was made by another protocol: {'; '.join(unlike)} (this run against"
-            " the file); build it again with `genmetrics stats build`"
+            f" the file); {self.remedy}"
         )
 
 
@@ -137,7 +140,7 @@ def read_statistics(path: str | Path, *, allow_unverified: bool = False) -> Stat
         raise
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error}); build it again") from error
-    return Statistics(entries, str(path), _digest(path))
+    return Statistics(entries, str(path), digest_of(path))
 
 
 def _sound_arrays(file: Any, i: int, sums: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -172,20 +175,58 @@ def _read_npz(path: Path, allow_unverified: bool) -> Statistics:
             f"{path} does not say which protocol made it; pass --allow-unverified-ref to use it, or"
             " make one with `genmetrics stats build`"
         )
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            mean, cov = np.atleast_1d(file["mu"]), np.atleast_2d(file["sigma"])
-            if mean.dtype.kind not in "fiu" or cov.dtype.kind not in "fiu":
-                raise ValueError(f"mu is {mean.dtype}, sigma is {cov.dtype}; numbers are needed")
-    except (OSError, ValueError, BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is damaged ({error}); copy it again") from error
+    entry = StatisticsEntry(None, 0, read_moments(path, "*"), str(path))
+    return Statistics((entry,), str(path), digest_of(path))
+
+
+def read_moments(path: Path, output: str) -> dict[str, np.ndarray]:
+    """Read ``mu`` and ``sigma`` of another tool's ``.npz``; nothing is unpickled.
+
+    Args:
+        path: The file.
+        output: The extractor's output they are of, such as ``"2048"``.
+
+    Returns:
+        ``"OUTPUT.mean"`` ``(d,)`` and ``"OUTPUT.cov"`` ``(d, d)`` in float64, as in
+        :class:`StatisticsEntry`.
+
+    Raises:
+        InputError: Damaged, no finite numbers, or shapes that do not fit; names the file.
+    """
+    found = _numbers(path, ("mu", "sigma"))
+    mean, cov = np.atleast_1d(found["mu"]), np.atleast_2d(found["sigma"])
     if cov.shape != (len(mean), len(mean)):
         raise InputError(f"{path} has mu of {mean.shape} and sigma of {cov.shape}; they must fit")
-    arrays = {"*.mean": mean.astype(np.float64), "*.cov": cov.astype(np.float64)}
-    entry = StatisticsEntry(None, 0, arrays, str(path))
-    return Statistics((entry,), str(path), _digest(path))
+    return {f"{output}.mean": mean.astype(np.float64), f"{output}.cov": cov.astype(np.float64)}
 
 
-def _digest(path: Path) -> str:
+def read_features(path: Path, output: str) -> dict[str, np.ndarray]:
+    """Read ``feats`` of another tool's ``.npz``: ``"OUTPUT.features"``, a row an image.
+
+    Raises:
+        InputError: Damaged, or not a matrix of finite numbers; names the file.
+    """
+    rows = _numbers(path, ("feats",))["feats"]
+    if rows.ndim != 2:
+        raise InputError(f"{path} has feats of {rows.shape}; a row an image is needed")
+    return {f"{output}.features": rows}
+
+
+def _numbers(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: np.asarray(file[name]) for name in names}
+        for name, array in found.items():
+            if array.dtype.kind not in "fiu":
+                raise ValueError(f"{name} is {array.dtype}; numbers are needed")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} is not finite")
+    except (OSError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged ({error}); copy it again") from error
+    return found
+
+
+def digest_of(path: Path) -> str:
+    """Return ``"sha256:..."`` of a file."""
     with path.open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()

@@ -32,13 +32,12 @@ class Located(NamedTuple):
     """Weights and where they lie.
 
     ``sha256`` is the manifest's, or the file's own where the user replaced it or the manifest has
-    none. ``pinned`` says that the manifest knows this content.
+    none.
     """
 
     id: str
     sha256: str
     path: Path | None
-    pinned: bool
 
 
 class Check(NamedTuple):
@@ -64,16 +63,12 @@ def locate(id: str, override: Override = None) -> Located:
     """
     entry = find(id)
     replacement = _replacement(id, override)
-    if replacement is not None:
-        model = locate_model(str(replacement))
-        pinned = bool(entry.sha256) and model.sha256.startswith(entry.sha256)
-        return Located(id, model.sha256, model.path, pinned)
-    if entry.kind == "hub":
-        model = locate_model(id)
-        return Located(id, model.sha256, model.path, entry.pinned)
+    if replacement is not None or entry.kind == "hub":
+        model = locate_model(replacement or id)
+        return Located(id, model.sha256, model.path)
     path = path_of(id)
     sha256 = expected_sum(entry) or (sha256_of(path) if path else "")
-    return Located(id, sha256, path, entry.pinned)
+    return Located(id, sha256, path)
 
 
 def require(id: str, override: Override = None) -> Path:
@@ -154,7 +149,7 @@ def _candidates(entry: Entry) -> list[Path]:
         except importlib.metadata.PackageNotFoundError:
             return []
         return [Path(str(distribution.locate_file(entry.member)))]
-    folders = (weights_dir(), torch_checkpoints())
+    folders = (weights_dir(), torch_checkpoints(), *map(Path, entry.folders))
     return [folder / name for folder in folders for name in entry.file_names]
 
 

@@ -31,6 +31,7 @@ class Entry:
     member: str = ""
     revision: str = ""
     files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> bool:
@@ -63,12 +64,16 @@ def entries() -> dict[str, Entry]:
 
 
 def find(id: str) -> Entry:
-    """Return one entry.
+    """Return one entry; those of clean-fid's references need not be in the manifest.
 
     Raises:
         UsageError: The manifest has no such id.
     """
+    from genmetrics.weights.references import PREFIX, reference_entry
+
     known = entries()
+    if id not in known and id.startswith(PREFIX):
+        return reference_entry(id)
     if id not in known:
         hint = did_you_mean(id, known)
         raise UsageError(f"weights {id!r} are unknown{hint}; see `genmetrics weights list`")

@@ -1,7 +1,8 @@
 """Models that are directories: a local path, or a repository of the model hub in its local cache.
 
-Nothing here touches the network. The hub's cache is read by its documented layout
-(``models--ORG--NAME/{refs,snapshots,blobs}``), so the answer never depends on the client's version.
+The cache belongs to the hub's client, and the client is asked what is in it, always with
+``local_files_only``: no look-up is ever a request. What the client does not do is done here: files
+are compared with the sums they are stored under.
 """
 
 from __future__ import annotations
@@ -143,17 +144,23 @@ def content_sha256(path: Path) -> str:
     """Hash what makes a model: names and sums of weights, configuration and tokenizer files.
 
     Readme files, hidden folders and the like are left out, so a copy of a repository has the hash
-    of the original. A single file has its own sha256.
+    of the original. A single file has its own sha256. Large files of the hub's cache are stored
+    under theirs and are not read for it; :func:`require_model` compares the two.
     """
     if path.is_file():
         return sha256_of(path)
     names = {file.relative_to(path): file for file in path.rglob("*") if _is_content(file)}
     sums = {
-        name.as_posix(): sha256_of(file)
+        name.as_posix(): _stored_sum(file) or sha256_of(file)
         for name, file in names.items()
         if not any(part.startswith(".") for part in name.parts)
     }
     return hashlib.sha256(canonical_json(sums).encode()).hexdigest()
+
+
+def _stored_sum(file: Path) -> str:
+    name = file.readlink().name if file.is_symlink() else ""
+    return name if re.fullmatch("[0-9a-f]{64}", name) else ""
 
 
 def _is_content(file: Path) -> bool:
@@ -186,25 +193,54 @@ def _matches_blob_name(file: Path, name: str) -> bool:
     return True
 
 
-def _repository(name: str) -> Path:
-    return hub_cache() / f"models--{name.replace('/', '--')}"
-
-
 def _snapshot(name: str, revision: str) -> Path | None:
-    repository = _repository(name)
-    reference = repository / "refs" / revision
-    commit = reference.read_text().strip() if reference.is_file() else revision
-    folder = repository / "snapshots" / commit
-    if folder.is_dir():
+    """Ask the hub's client for the folder of a revision; None where the cache has none."""
+    folder = _cached(name, revision)
+    if folder is not None or revision != "main":
         return folder
-    commits = _cached_commits(name)
     # A cache that was filled by commit has no "main"; with one commit there is no doubt.
-    return commits[0] if revision == "main" and len(commits) == 1 else None
+    commits = _cached_commits(name)
+    return _cached(name, commits[0]) if len(commits) == 1 else None
 
 
-def _cached_commits(name: str) -> list[Path]:
-    folder = _repository(name) / "snapshots"
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+def _cached(name: str, revision: str) -> Path | None:
+    if not hub_cache().is_dir():
+        return None  # without the import, which takes a quarter of a second
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
+
+    try:
+        # Given here, because the client reads the environment only when it is imported. Which
+        # files must be there is decided by their use (require_model), so it need not look.
+        found = snapshot_download(
+            name,
+            revision=revision,
+            cache_dir=hub_cache(),
+            local_files_only=True,
+            ignore_patterns="*",
+        )
+    except LocalEntryNotFoundError:
+        return None
+    except HFValidationError as error:
+        raise UsageError(f"model {name!r} is no hub id: {error}") from error
+    return Path(found)
+
+
+def _cached_commits(name: str) -> list[str]:
+    """List the commits of a model that the cache has."""
+    if not hub_cache().is_dir():
+        return []
+    from huggingface_hub import scan_cache_dir
+
+    return sorted(
+        revision.commit_hash
+        for repository in scan_cache_dir(hub_cache()).repos
+        if (repository.repo_type, repository.repo_id) == ("model", name)
+        for revision in repository.revisions
+    )
 
 
 def _or_fetch(located: LocatedModel) -> str:
@@ -214,7 +250,7 @@ def _or_fetch(located: LocatedModel) -> str:
 
 
 def _missing(located: LocatedModel) -> str:
-    others = [path.name for path in _cached_commits(located.name)]
+    others = _cached_commits(located.name)
     hint = f" (the cache has {', '.join(others)}; ask for ID@REVISION to use one)" if others else ""
     return (
         f"model {located.name}@{located.revision} is not in {hub_cache()}{hint}:"

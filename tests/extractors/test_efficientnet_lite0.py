@@ -83,8 +83,39 @@ def test_identity() -> None:
 def test_another_networks_file_is_refused(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(1)}, tmp_path / "w.pth")
     spec = EfficientNetLite0Spec.create(weights=tmp_path / "w.pth")
-    with pytest.raises(WeightsError, match="holds 1 tensors"):
+    with pytest.raises(WeightsError, match=r"296 missing .* and 1 unexpected \(w\)"):
         spec.build("cpu")
+
+
+@pytest.mark.parametrize("change", ["renamed", "lacking", "further", "half of timm's"])
+def test_the_order_of_a_file_says_nothing_of_what_its_tensors_are(
+    change: str, tmp_path: Path
+) -> None:
+    """A file of the right length under names that nobody knows was taken by its order."""
+    state = packaged()
+    if change == "renamed":
+        state = {name.replace("_blocks", "layers"): tensor for name, tensor in state.items()}
+    elif change == "lacking":
+        del state["_blocks.3._bn1.running_var"]
+    elif change == "further":
+        state["_blocks.16._bn1.weight"] = torch.zeros(1)
+    else:
+        state["conv_stem.weight"] = state.pop("_conv_stem.weight")
+    torch.save(state, tmp_path / "w.pth")
+    spec = EfficientNetLite0Spec.create(weights=tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match="this is another network's file") as caught:
+        spec.build("cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_packaged_names_load_whatever_their_order(tmp_path: Path) -> None:
+    torch.save(dict(reversed(packaged().items())), tmp_path / "w.pth")
+    item = Item(id="x", image=torch.arange(3 * 64 * 48).remainder(251).byte().view(3, 64, 48))
+    ours, reordered = (
+        run(EfficientNetLite0Spec.create(weights=weights).build("cpu"), [item])["pooled"]
+        for weights in (None, tmp_path / "w.pth")
+    )
+    assert (ours == reordered).all()
 
 
 def test_batch_sizes_that_are_multiples_of_the_slice_give_equal_bits():

@@ -23,7 +23,7 @@ def test_a_missing_file_says_what_from_where_and_where_to_put_it(
     manifest: Callable[..., None], store: Path
 ) -> None:
     manifest(URL, OTHER)
-    assert weights.locate("net") == ("net", SHA256, None, True)
+    assert weights.locate("net") == ("net", SHA256, None)
     assert weights.verify("net").status == "missing"
     with pytest.raises(WeightsError) as caught:
         weights.require("net")
@@ -97,7 +97,7 @@ def test_eight_published_digits_are_enough_to_check(
 def test_an_unpinned_file_is_called_so(manifest: Callable[..., None], store: Path) -> None:
     manifest(URL, sha256="")
     (store / "net.pth").write_bytes(PAYLOAD)
-    assert weights.locate("net") == ("net", SHA256, store / "net.pth", False)
+    assert weights.locate("net") == ("net", SHA256, store / "net.pth")
     assert weights.verify("net") == ("net", "unpinned", store / "net.pth", SHA256, "")
     assert weights.require("net") == store / "net.pth"
 
@@ -110,11 +110,11 @@ def test_the_users_own_file_replaces_the_manifests(
     mine.write_bytes(b"mine")
     sum_of_mine = hashlib.sha256(b"mine").hexdigest()
     for override in (mine, str(mine), {"net": mine}):
-        assert weights.locate("net", override) == ("net", sum_of_mine, mine, False)
+        assert weights.locate("net", override) == ("net", sum_of_mine, mine)
         assert weights.require("net", override) == mine
     assert weights.locate("net", {}).path is None
     mine.write_bytes(PAYLOAD)
-    assert weights.locate("net", mine).pinned
+    assert weights.locate("net", mine) == ("net", SHA256, mine)
 
 
 def test_an_override_must_exist_and_have_a_known_id(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_models_of_the_manifest_are_taken_at_their_revision(cache: Path) -> None
     assert weights.require(CLIP) == path
     assert weights.verify(CLIP) == (CLIP, "ok", path, PINNED, PINNED)
     located = weights.locate(CLIP)
-    assert (located.path, located.pinned) == (path, True)
+    assert located.path == path
     assert located.sha256 == weights.locate_model(CLIP).sha256
     assert weights.fetch(CLIP) == path
 
@@ -131,7 +132,7 @@ def test_a_manifest_without_a_revision_takes_what_is_here(
     )
     path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
     assert weights.verify("org/net") == ("org/net", "unpinned", path, "1" * 40, "")
-    assert weights.locate("org/net").pinned is False
+    assert weights.locate("org/net").path == path
 
 
 def test_a_cut_off_file_in_the_cache_is_named(cache: Path) -> None:
@@ -180,3 +181,49 @@ def test_a_missing_model_says_how_to_get_it(store: Path) -> None:
         weights.require_model("org/net")
     assert "`genmetrics weights fetch org/net@main`" in str(caught.value)
     assert str(store / "org" / "net") in str(caught.value)
+
+
+def test_the_cache_is_where_the_environment_says_at_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client reads its variables once, when it is imported."""
+    first = snapshot(tmp_path / "one", "org/net", "1" * 40, FILES, ref="main")
+    second = snapshot(tmp_path / "two" / "hub", "org/net", "2" * 40, FILES, ref="main")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "one"))
+    assert weights.locate_model("org/net").path == first
+    monkeypatch.delenv("HF_HUB_CACHE")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "two"))
+    assert weights.locate_model("org/net").path == second
+
+
+def test_a_repository_of_which_only_the_needed_files_were_fetched_is_found(cache: Path) -> None:
+    """The client's own list of the repository names more files than we ever fetch."""
+    path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
+    trees = cache / "models--org--net" / "trees"
+    trees.mkdir()
+    tree = {name: {"size": 7, "blob_id": "0" * 40} for name in (*FILES, "flax_model.msgpack")}
+    (trees / f"{'1' * 40}.json").write_text(json.dumps({"format_version": 1, "files": tree}))
+    assert weights.require_model("org/net") == path
+
+
+def test_a_name_that_the_hub_refuses_is_a_usage_error(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    with pytest.raises(UsageError, match="is no hub id"):
+        weights.locate_model("org/net..git")
+
+
+def test_to_locate_a_model_its_large_files_are_not_read(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`genmetrics list` and `show` would read gigabytes; before use all is read."""
+    path = snapshot(cache, "org/net", "1" * 40, FILES, ref="main")
+    read: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "genmetrics.weights.models.sha256_of", lambda file: read.append(file.name) or "0" * 64
+        )
+        weights.locate_model("org/net")
+    assert sorted(read) == ["config.json", "tokenizer.json"]
+    copy = path.parent / "copy"
+    shutil.copytree(path, copy)
+    assert weights.locate_model(path).sha256 == weights.locate_model(copy).sha256

@@ -147,3 +147,45 @@ def test_something_else_than_a_state_dict(content: object, complaint: str, tmp_p
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"gone\.pth does not exist"):
         load_state_dict(tmp_path / "gone.pth")
+
+
+def quantized() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch means to move its quantization elsewhere
+        return torch.quantize_per_tensor(torch.ones(2, 2), 0.1, 0, torch.qint8)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: torch.eye(3).to_sparse(), r"is sparse \(torch.sparse_coo\)"),
+        (lambda: torch.eye(3).to_sparse_csr(), r"is sparse \(torch.sparse_csr\)"),
+        (lambda: torch.ones(2, 2, device="meta"), r"no values \(device meta\)"),
+        (lambda: torch.ones(2, 2, dtype=torch.complex64), "has dtype torch.complex64"),
+        (lambda: torch.ones(2, 2, dtype=torch.int8), "has dtype torch.int8"),
+        (lambda: torch.ones(2, dtype=torch.bool), "has dtype torch.bool"),
+        (quantized, "has dtype torch.qint8"),
+    ],
+)
+def test_a_tensor_that_no_network_takes_is_refused_by_name(
+    make: Callable[[], torch.Tensor], complaint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.pth"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls some of them a prototype
+        torch.save({**TENSORS, "b.weight": make()}, path)
+        with pytest.raises(WeightsError, match=complaint) as caught:
+            load_state_dict(path)
+    assert str(caught.value).startswith(f"{path}: 'b.weight' ")
+    assert "\n" not in str(caught.value)
+
+
+def test_integers_that_are_no_weights_are_taken(tmp_path: Path) -> None:
+    beside = {
+        "bn.num_batches_tracked": torch.tensor(3),
+        "text.embeddings.position_ids": torch.arange(4)[None],
+        "block.relative_position_index": torch.arange(4),
+        "attn_mask": torch.ones(2, 2, dtype=torch.bool),
+    }
+    torch.save({**TENSORS, **beside}, tmp_path / "x.pth")
+    assert equal(load_state_dict(tmp_path / "x.pth"), {**TENSORS, **beside})
