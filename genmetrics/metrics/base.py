@@ -101,9 +101,11 @@ class SetMetric(RowsMetric):
         self._loaded: StatisticsEntry | None = None
         super().__init__(protocol, device=device)
         if reference is not None:
+            from genmetrics.extractors.published import find_reference
             from genmetrics.samples.statistics import read_statistics
 
-            self.load_reference(read_statistics(reference).entry(self.spec))
+            found = find_reference(reference) or read_statistics(reference)
+            self.load_reference(found.entry(self.spec))
 
     @property
     def spec(self) -> ExtractorSpec:

@@ -16,6 +16,7 @@ from genmetrics.core.result import PerSample, Result
 from genmetrics.core.rows import Features
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
+from genmetrics.extractors.needs import replacement
 from genmetrics.metrics._tools import conversion_note
 from genmetrics.metrics.base import SetMetric
 from genmetrics.run.inputs import SampleSet
@@ -187,6 +188,8 @@ class Decider:
         """What a reader of a value should know of how it was asked for, and of its samples."""
         plan = self.plan
         notes = self._notes_of_sets(metric, side)
+        replaced = map(replacement, metric.extractors.values())
+        notes += dict.fromkeys(text for text in replaced if text is not None)
         asked = [name for name, known in plan.asked.items() if known == key]
         if asked and ":" in asked[0]:
             notes.append(f"options: {asked[0].partition(':')[2]}")

@@ -12,6 +12,7 @@ from genmetrics.core.errors import UsageError
 from genmetrics.core.fields import FIELDS, field_of
 from genmetrics.core.files import require_local
 from genmetrics.core.sample import Sample
+from genmetrics.extractors.published import find_reference
 from genmetrics.run.work import REFERENCE, OnError, Side
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
 
@@ -124,9 +125,10 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
     statistics = None
     if inputs.reference is not None:
         path = Path(inputs.reference)
-        if is_statistics(path):
+        statistics = find_reference(inputs.reference)
+        if statistics is None and is_statistics(path):
             statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
-        else:
+        if statistics is None:
             sets[REFERENCE], out = _read(path, inputs, limit=inputs.limit)
             notes |= dict.fromkeys(out.notes(path))
     for name, source in inputs.generated.items():

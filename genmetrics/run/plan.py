@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from genmetrics.core.errors import TooFewSamplesError, UsageError, WeightsError
+from genmetrics.core.errors import TooFewSamplesError, UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.fields import FIELDS, REFERENCE_SET
 from genmetrics.core.metric import Metric
+from genmetrics.extractors.needs import check_all
 from genmetrics.metrics.base import SetMetric
 from genmetrics.run.agreement import same_arguments, same_files, same_models
 from genmetrics.run.build import Asked, build_metrics
@@ -105,7 +106,7 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
         for metric in metrics.values():
             if isinstance(metric, SetMetric) and metric.needs_reference:
                 metric.load_reference(listed.statistics.entry(metric.spec))
-    _check_extractors(metrics.values())
+    check_all(spec for metric in metrics.values() for spec in metric.extractors.values())
     same_models(metrics, ranks)
     for found in listed.sets.values():
         same_files(found.samples, ranks)
@@ -132,19 +133,6 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
 
 def _told(options: object) -> dict[str, object]:
     return {name: value for name, value in vars(options).items() if name != "metrics"}
-
-
-def _check_extractors(metrics: Iterable[Metric]) -> None:
-    """Raise if an extractor cannot be built here; of missing weights, all at once."""
-    specs = {s.fingerprint: s for metric in metrics for s in metric.extractors.values()}
-    lacking: dict[str, None] = {}
-    for spec in specs.values():
-        try:
-            spec.check()
-        except WeightsError as error:
-            lacking[str(error)] = None
-    if lacking:
-        raise WeightsError("; ".join(lacking))
 
 
 def _require_reference(metrics: Mapping[str, Metric], inputs: Inputs) -> None:

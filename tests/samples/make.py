@@ -10,6 +10,9 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
+from genmetrics.core.fields import FIELDS
+from genmetrics.samples.attach import attach
+
 W, H = 23, 14
 
 
@@ -211,3 +214,15 @@ def broken() -> dict[str, bytes]:
     files["pdf"] = b"%PDF-1.7\n"
     files["postscript"] = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n"
     return files | absurd()
+
+
+def attach_prompts(samples, source, **how):
+    return attach(samples, FIELDS["prompt"], source, **how)
+
+
+def attach_pairs(samples, source, **how):
+    return attach(samples, FIELDS["reference"], source, **how)
+
+
+def attach_masks(samples, source, **how):
+    return attach(samples, FIELDS["mask"], source, **how)

@@ -8,15 +8,12 @@ import pytest
 from PIL import Image
 
 from genmetrics.core.errors import InputError, PairingError, UsageError
-from genmetrics.samples.attach import (
-    attach_masks,
-    attach_pairs,
-    attach_prompts,
-    check_pair_sizes,
-    require_prompts,
-    without_missing,
-)
+from genmetrics.core.fields import FIELDS
+from genmetrics.samples.attach import check_sizes, require_filled, without_missing
 from genmetrics.samples.sources import read_samples
+from tests.samples.make import attach_masks, attach_pairs, attach_prompts
+
+PARTNERS = ("reference", "mask")
 
 
 def grey(folder, names, size=(4, 4)):
@@ -86,7 +83,7 @@ def test_an_empty_prompt_is_named(tmp_path):
     with pytest.raises(InputError, match=r"2 samples have an empty prompt or none: '1', '2'"):
         attach_prompts(samples, table(tmp_path / "p.jsonl", rows))
     with pytest.raises(InputError, match=r"^gen: 3 samples"):
-        require_prompts(samples, "gen")
+        require_filled(samples, FIELDS["prompt"], "gen")
 
 
 def test_every_name_without_partner_is_listed_on_both_sides(tmp_path):
@@ -225,14 +222,14 @@ def test_pairs_of_unequal_size_are_shown_with_paths_and_sizes(tmp_path):
     ref = grey(tmp_path / "ref", ["a.png", "b.png"], (65, 64))
     pairs, _ = attach_pairs(samples, ref)
     with pytest.raises(PairingError) as caught:
-        check_pair_sizes(pairs)
+        check_sizes(pairs, PARTNERS)
     assert str(caught.value) == (
         f"{tmp_path / 'gen' / 'a.png'} is 64×64 but {ref / 'a.png'} is 65×64 (2 such pairs); resize"
         " or replace the files"
     )
-    check_pair_sizes(samples)  # without partners there is nothing to compare
+    check_sizes(samples, PARTNERS)  # without partners there is nothing to compare
     masks = grey(tmp_path / "masks", ["a.png", "b.png"], (64, 64))
-    check_pair_sizes(attach_masks(samples, masks)[0])
+    check_sizes(attach_masks(samples, masks)[0], PARTNERS)
 
 
 # -- a manifest with empty cells -------------------------------------------------------------------

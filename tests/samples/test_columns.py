@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, MissingExtraError, UsageError
 from genmetrics.samples import parquet
-from genmetrics.samples.attach import attach_pairs
 from genmetrics.samples.check import check_media
 from genmetrics.samples.sources import read_samples
-from tests.samples.make import encode, picture
+from tests.samples.make import attach_pairs, encode, picture
 from tests.samples.test_webdataset import bytes_read_to_list
 
 JPEGS = [encode(picture().rotate(7 * i), "JPEG") for i in range(24)]

@@ -19,7 +19,7 @@ from PIL import Image
 import genmetrics as gm
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.extractors import _model
-from genmetrics.run import plan as planning
+from genmetrics.run import build as planning
 from genmetrics.samples import jpeg
 from genmetrics.samples.image import decode
 from genmetrics.samples.items import load_item

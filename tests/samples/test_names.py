@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, PairingError
-from genmetrics.samples.attach import attach_masks, attach_pairs, attach_prompts
 from genmetrics.samples.names import meet, nfc
 from genmetrics.samples.sources import read_samples
-from tests.samples.make import sound
+from tests.samples.make import attach_masks, attach_pairs, attach_prompts, sound
 
 C, D = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 PNG = sound()["png-RGB"]

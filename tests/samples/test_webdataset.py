@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError
 from genmetrics.samples import unpack
-from genmetrics.samples.attach import attach_pairs
 from genmetrics.samples.listing import LeftOut
 from genmetrics.samples.sources import read_samples
-from tests.samples.make import encode, picture
+from tests.samples.make import attach_pairs, encode, picture
 from tests.samples.test_media import write_tar
 
 JPEGS = [encode(picture().rotate(7 * i), "JPEG") for i in range(24)]
