@@ -1,13 +1,14 @@
 """Pure float64 mathematics on feature arrays: no files, no models, any device.
 
 Every function takes numpy arrays or tensors of any float type and computes in float64, on the
-device of its input if that has float64. ``*_influence`` and ``*_estimate`` say how much each
-generated sample moves the value, with the reference held fixed; sd / sqrt(n) of an influence is a
-standard error.
+device of its input if that has float64. Some take a :class:`RowSource` too: rows that do not fit
+memory. ``*_influence`` and ``*_estimate`` say how much each generated sample moves the value, with
+the reference held fixed; sd / sqrt(n) of an influence is a standard error.
 """
 
 from genmetrics.stats.arrays import as_float64, standard_error
 from genmetrics.stats.authpct import AuthPctEstimate, authpct, authpct_estimate
+from genmetrics.stats.blocks import RowSource
 from genmetrics.stats.bootstrap import mean_interval, normal_interval, wilson_interval
 from genmetrics.stats.cmmd import CmmdEstimate, UnitMoments, cmmd, cmmd_estimate, cmmd_exact
 from genmetrics.stats.frechet import (
@@ -33,6 +34,7 @@ __all__ = [
     "KernelDistance",
     "Moments",
     "Prdc",
+    "RowSource",
     "UnitMoments",
     "VendiEstimate",
     "as_float64",

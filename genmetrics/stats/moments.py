@@ -21,6 +21,7 @@ from genmetrics.stats.arrays import (
     mirror_,
     require_same_dim,
 )
+from genmetrics.stats.blocks import StreamedRows
 
 
 class Sums(NamedTuple):
@@ -64,7 +65,7 @@ class Moments:
         self._block = max(block_rows(dim), dim)  # so that `few_rows` serves any set that small
 
     @classmethod
-    def from_rows(cls, rows: Rows) -> Moments:
+    def from_rows(cls, rows: Rows | StreamedRows) -> Moments:
         """Accumulate rows that were checked already, on their device."""
         moments = cls(rows.dim, device=rows.device)
         for _, block in rows.blocks(moments._block):
