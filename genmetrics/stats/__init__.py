@@ -9,7 +9,12 @@ the reference held fixed; sd / sqrt(n) of an influence is a standard error.
 from genmetrics.stats.arrays import as_float64, standard_error
 from genmetrics.stats.authpct import AuthPctEstimate, authpct, authpct_estimate
 from genmetrics.stats.blocks import RowSource
-from genmetrics.stats.bootstrap import mean_interval, normal_interval, wilson_interval
+from genmetrics.stats.bootstrap import (
+    mean_interval,
+    mean_of_groups,
+    normal_interval,
+    wilson_interval,
+)
 from genmetrics.stats.cmmd import CmmdEstimate, UnitMoments, cmmd, cmmd_estimate, cmmd_exact
 from genmetrics.stats.frechet import (
     FrechetEstimate,
@@ -53,6 +58,7 @@ __all__ = [
     "kernel_distance",
     "kernel_influence",
     "mean_interval",
+    "mean_of_groups",
     "normal_interval",
     "prdc",
     "psnr",
