@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, require_number, require_real
 from genmetrics.stats.arrays import slices
 
 _NUMBERS = 1 << 22
@@ -55,9 +55,9 @@ def mean_interval(
         >>> mean_interval([1.0, 1.0, 1.0])
         (1.0, 1.0, 0.95)
     """
-    _require_level(level)
-    if draws < 1:
-        raise InputError(f"draws={draws}; pass at least 1")
+    _require_level("mean_interval", level)
+    require_number("mean_interval", "draws", draws, 1)
+    require_number("mean_interval", "seed", seed, 0, 2**63)
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1:
         raise InputError(f"values have shape {numbers.shape}; pass one number a sample")
@@ -76,7 +76,7 @@ def mean_interval(
         return math.nan, math.nan, level
     offsets = _draw(cells, len(centre), draws, np.random.default_rng(seed))
     lo, hi = np.quantile(offsets, [(1 - level) / 2, (1 + level) / 2])
-    return float(centre.mean() + lo), float(centre.mean() + hi), level
+    return float(centre.mean() + lo), float(centre.mean() + hi), float(level)
 
 
 def normal_interval(
@@ -92,12 +92,16 @@ def normal_interval(
     Returns:
         ``(lo, hi, level)``.
 
+    Raises:
+        InputError: ``level`` out of range.
+
     Examples:
         >>> lo, hi, _ = normal_interval(10.0, 1.0)
         >>> round(lo, 2), round(hi, 2)
         (8.04, 11.96)
     """
-    _require_level(level)
+    _require_level("normal_interval", level)
+    level = float(level)
     half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
     return value - half, value + half, level
 
@@ -122,9 +126,8 @@ def mean_of_groups(values: np.ndarray, groups: Sequence[str]) -> float:
     return float(np.mean([part.mean() for part in np.split(values[order], cuts)]))
 
 
-def _require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level={level}; pass a probability between 0 and 1, such as 0.95")
+def _require_level(what: str, level: float) -> None:
+    require_real(what, "level", level, above=0, below=1)
 
 
 def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float, float]:
@@ -135,13 +138,18 @@ def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, f
         n: Observations, at least 1.
         level: Coverage, between 0 and 1.
 
+    Raises:
+        InputError: An argument out of range.
+
     Examples:
         >>> lo, hi, _ = wilson_interval(9 / 85, 85)
         >>> round(100 * lo, 2), round(100 * hi, 2)
         (5.67, 18.91)
     """
-    if n < 1:
-        raise InputError("a share of 0 observations has no interval; at least 1 is needed")
+    require_real("wilson_interval", "share", share, least=0, most=1)
+    require_number("wilson_interval", "n", n, 1, 2**63)
+    _require_level("wilson_interval", level)
+    level = float(level)
     z = NormalDist().inv_cdf((1 + level) / 2)
     scale = 1 + z**2 / n
     centre = (share + z**2 / (2 * n)) / scale

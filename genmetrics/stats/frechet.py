@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, TooFewSamplesError, require_number
 from genmetrics.stats.arrays import (
     Array,
     Rows,
@@ -159,15 +159,15 @@ def frechet_infinity(
         reference: Moments of the reference side, always used whole.
         fake: Generated features, shape ``(N, d)``, at least 3 rows, or their source, which is read
             once for each size.
-        points: Number of sizes.
+        points: Number of sizes, at least 2.
         seed: Of ``numpy.random.RandomState``.
 
     Raises:
         TooFewSamplesError: Fewer than 3 generated samples.
-        InputError: Fewer than 2 points.
+        InputError: Shapes that do not fit, a row that is not finite, an option out of range.
     """
-    if points < 2:
-        raise InputError(f"points={points}; a line needs at least 2")
+    require_number("frechet_infinity", "points", points, 2)  # as a line does
+    require_number("frechet_infinity", "seed", seed, 0)
     real, rows = _reference_and_rows(reference, fake, minimum=3, why="FD-infinity")
     n = len(rows)
     sizes = np.linspace(min(5000, max(n // 10, 2)), n, points).astype(np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import require_number, require_real
 from genmetrics.stats.arrays import Array, Rows, as_pair, gram_tiles
 
 _WHY = "an unbiased kernel distance"
@@ -54,8 +54,8 @@ def kernel_distance(
         real: Reference features, shape ``(n, d)``, at least 2 rows.
         fake: Generated features, shape ``(m, d)``, at least 2 rows.
         degree: Degree of the polynomial, at least 1.
-        gamma: Scale of the inner product; 1/d when None.
-        coef0: Constant of the polynomial.
+        gamma: Scale of the inner product, above 0; 1/d when None.
+        coef0: Constant of the polynomial, at least 0.
         subsets: How many subsets; None uses all samples once, however many each side has.
         subset_size: Rows of a subset; reduced to the smaller side if that has fewer.
         seed: Of the draws.
@@ -71,18 +71,19 @@ def kernel_distance(
         >>> kernel_distance(x, y, subsets=1, subset_size=2).value
         9.5
     """
+    _require_kernel("kernel_distance", degree, gamma, coef0)
+    if subsets is not None:
+        require_number("kernel_distance", "subsets", subsets, 1)
+    require_number("kernel_distance", "subset_size", subset_size, 2)
+    require_number("kernel_distance", "seed", seed, 0)
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
     kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
     if subsets is None:
         in_a, in_b = (torch.ones(len(rows), 1, dtype=torch.float64).to(a.device) for rows in (a, b))
         return KernelDistance(float(_distances(a, b, in_a, in_b, kernel)), 0.0, None, None)
-    if subsets < 1 or subset_size < 2:
-        raise InputError(
-            f"subsets={subsets}, subset_size={subset_size}; pass at least 1 subset of at least 2"
-        )
-    size = min(subset_size, len(a), len(b))
+    size = min(int(subset_size), len(a), len(b))
     values = _subset_values(a, b, kernel, _draws(len(a), len(b), subsets, size, seed))
-    return KernelDistance(float(values.mean()), float(values.std()), subsets, size)
+    return KernelDistance(float(values.mean()), float(values.std()), int(subsets), size)
 
 
 def kernel_influence(
@@ -101,14 +102,19 @@ def kernel_influence(
     Args:
         real: Reference features, shape ``(n, d)``, at least 2 rows.
         fake: Generated features, shape ``(m, d)``, at least 2 rows.
-        degree: Degree of the polynomial.
-        gamma: Scale of the inner product; 1/d when None.
-        coef0: Constant of the polynomial.
+        degree: Degree of the polynomial, at least 1.
+        gamma: Scale of the inner product, above 0; 1/d when None.
+        coef0: Constant of the polynomial, at least 0.
 
     Returns:
         Shape ``(m,)``; sd / sqrt(m) is the standard error of the value with ``subsets=None``. It
         is of first order, so only a rough guide when both sides have the same distribution.
+
+    Raises:
+        TooFewSamplesError: A side has fewer than 2 rows.
+        InputError: Shapes that do not fit, a row that is not finite, an option out of range.
     """
+    _require_kernel("kernel_influence", degree, gamma, coef0)
     a, b = as_pair(real, fake, minimum=2, why=_WHY)
     kernel = _Polynomial.of(a.dim, degree, gamma, coef0)
     witness = torch.zeros(len(b), dtype=torch.float64, device=b.device)
@@ -122,6 +128,14 @@ def kernel_influence(
     return (2 * (witness - witness.mean())).cpu().numpy()
 
 
+def _require_kernel(what: str, degree: int, gamma: float | None, coef0: float) -> None:
+    """Check that the polynomial is a kernel: no coefficient of its expansion is negative."""
+    require_number(what, "degree", degree, 1)
+    if gamma is not None:
+        require_real(what, "gamma", gamma, above=0)
+    require_real(what, "coef0", coef0, least=0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Polynomial:
     degree: int
@@ -130,8 +144,6 @@ class _Polynomial:
 
     @classmethod
     def of(cls, dim: int, degree: int, gamma: float | None, coef0: float) -> _Polynomial:
-        if degree < 1:
-            raise InputError(f"degree={degree}; pass at least 1")
         return cls(degree, 1.0 / dim if gamma is None else gamma, coef0)
 
     def apply(self, products: Tensor) -> Tensor:

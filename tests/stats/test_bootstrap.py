@@ -210,7 +210,7 @@ def test_normal_interval():
 
 
 def test_options_are_checked():
-    with pytest.raises(InputError, match="level=95; pass a probability"):
+    with pytest.raises(InputError, match="level=95; pass a finite number above 0 and below 1"):
         mean_interval([1, 2], level=95)
     with pytest.raises(InputError, match="level=0"):
         normal_interval(1, 1, 0)
