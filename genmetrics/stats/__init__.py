@@ -25,7 +25,13 @@ from genmetrics.stats.frechet import (
     frechet_influence,
 )
 from genmetrics.stats.inception import InceptionScore, inception_influence, inception_score
-from genmetrics.stats.kernel import KernelDistance, kernel_distance, kernel_influence
+from genmetrics.stats.kernel import (
+    KernelDistance,
+    KernelEstimate,
+    kernel_distance,
+    kernel_estimate,
+    kernel_influence,
+)
 from genmetrics.stats.moments import Moments
 from genmetrics.stats.pairs import psnr, ssim
 from genmetrics.stats.prdc import Prdc, prdc
@@ -37,6 +43,7 @@ __all__ = [
     "FrechetEstimate",
     "InceptionScore",
     "KernelDistance",
+    "KernelEstimate",
     "Moments",
     "Prdc",
     "RowSource",
@@ -56,6 +63,7 @@ __all__ = [
     "inception_influence",
     "inception_score",
     "kernel_distance",
+    "kernel_estimate",
     "kernel_influence",
     "mean_interval",
     "mean_of_groups",
