@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 
 class GenmetricsError(Exception):
@@ -71,11 +73,32 @@ def require_choice(what: str, option: str, value: object, choices: Iterable[str]
 
 def require_number(what: str, option: str, value: object, least: int, most: int = 2**32) -> None:
     """Raise :class:`UsageError` unless an option of ``what`` is a whole number in its range."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not least <= int(value) < most:  # type: ignore[call-overload]
         upper = f" and below {most}" if most == 2**32 else ""
         raise UsageError(
             f"{what}: {option}={value!r}; pass a whole number of at least {least}{upper}"
         )
+
+
+def require_real(
+    what: str,
+    option: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> None:
+    """Raise :class:`UsageError` unless an option of ``what`` is a finite number in its range."""
+    bounds = {"above": above, "of at least": least, "below": below, "of at most": most}
+    said = [f"{word} {edge:g}" for word, edge in bounds.items() if math.isfinite(edge)]
+    # NaN is in no range
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not (math.isfinite(number) and above < number < below and least <= number <= most):
+        fix = " ".join(["a finite number", " and ".join(said)]).strip()
+        raise UsageError(f"{what}: {option}={value!r}; pass {fix}")
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 LOCAL: Mapping[str, bool] = {"local": True}
@@ -48,6 +49,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
+    if not isinstance(value, int | float) and isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)  # numpy's, say
     return value
 
 

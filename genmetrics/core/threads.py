@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +11,13 @@ from genmetrics.core.device import cores
 
 
 def all_threads() -> int:
-    """Return the number of threads a single process would use: a core each, or OMP_NUM_THREADS."""
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    # torchrun sets 1 where the user set nothing, for fear of ranks that take all cores each
-    if not limit.isdecimal() or (limit == "1" and "TORCHELASTIC_RUN_ID" in os.environ):
-        return cores()
-    return max(1, min(int(limit), cores()))
+    """Return the number of threads of a decision: one a core that this process may use.
+
+    Whatever OMP_NUM_THREADS says, because the last bits of a result depend on this number: one
+    environment must not decide otherwise than the next. Fewer cores, as of a job or by ``taskset``,
+    are fewer threads.
+    """
+    return cores()
 
 
 @contextmanager

@@ -67,8 +67,11 @@ class AuthPct(SetMetric):
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
         from genmetrics.stats import authpct_estimate, wilson_interval
+        from genmetrics.stats.effort import warn_if_long
 
         real = self._real()
+        pairs = len(real) * (len(real) / 2 + len(fake))
+        warn_if_long(self.protocol.metric, pairs, fake.shape[1])
         estimate = authpct_estimate(real, fake)
         lo, hi, level = wilson_interval(estimate.value / 100, len(fake), LEVEL)
         return self._set_result(

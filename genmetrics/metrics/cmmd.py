@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from genmetrics.core.errors import UsageError, require_choice
+from genmetrics.core.errors import require_choice, require_real
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -64,8 +64,8 @@ class CMMD(SetMetric):
 
         require_choice("cmmd", "protocol", protocol, ("cmmd-pytorch",))
         require_choice("cmmd", "estimator", estimator, ("biased", "unbiased"))
-        if not (sigma > 0 and scale > 0):
-            raise UsageError(f"cmmd: sigma={sigma}, scale={scale}; both must be above 0")
+        require_real("cmmd", "sigma", sigma, above=0)
+        require_real("cmmd", "scale", scale, above=0)
         spec = ClipImageSpec.create(model=model, resize="square_crop", weights=weights)
         super().__init__(
             CmmdProtocol(

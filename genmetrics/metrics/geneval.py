@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import InputError, UsageError
+from genmetrics.core.errors import InputError, UsageError, require_number, require_real
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -97,6 +97,14 @@ class GenEval(SampleMetric):
         position_threshold: float = 0.1,
         device: str = "auto",
     ) -> None:
+        for option, value in (
+            ("threshold", threshold),
+            ("counting_threshold", counting_threshold),
+            ("max_overlap", max_overlap),
+        ):
+            require_real("geneval", option, value, least=0, most=1)
+        require_real("geneval", "position_threshold", position_threshold, least=0)
+        require_number("geneval", "max_objects", max_objects, 1)
         protocol = GenEvalProtocol(
             metric="geneval",
             detections=_source(detections, detector, color_model),

@@ -71,11 +71,17 @@ class KernelMetric(SetMetric):
         super().__init__(protocol, output=chosen.output, device=device, reference=reference)
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
-        from genmetrics.stats import kernel_distance, kernel_influence
+        from genmetrics.stats import kernel_distance, kernel_estimate
+        from genmetrics.stats.effort import joined_pairs, warn_if_long
+        from genmetrics.stats.kernel import witness_size
 
         protocol = self.protocol
         assert isinstance(protocol, KernelProtocol)
         real = self._real()
+        n, m = len(real), len(fake)
+        drawn = protocol.subsets * 2.0 * min(protocol.subset_size, n, m) ** 2
+        pairs = m * float(witness_size(m) + witness_size(n)) + min(drawn, joined_pairs(n, m))
+        warn_if_long(protocol.metric, pairs, fake.shape[1])
         # The distance is symmetric and only the draws are not: torch-fidelity draws its first input
         # first, and that is where its users put the generated images.
         distance = kernel_distance(
@@ -88,23 +94,33 @@ class KernelMetric(SetMetric):
             subset_size=protocol.subset_size,
             seed=protocol.seed,
         )
-        influence = kernel_influence(
-            real, fake, degree=protocol.degree, gamma=protocol.gamma, coef0=protocol.coef0
+        estimate = kernel_estimate(
+            real,
+            fake,
+            degree=protocol.degree,
+            gamma=protocol.gamma,
+            coef0=protocol.coef0,
+            seed=protocol.seed,
         )
         used = distance.subset_size or 0
         warnings = []
         if used < protocol.subset_size:
             warnings.append(
-                f"subset_size {protocol.subset_size} was cut to {used}:"
-                f" n={len(fake)}, n_reference={len(real)}"
+                f"subset_size {protocol.subset_size} was cut to {used}: n={m}, n_reference={n}"
+            )
+        if (estimate.fake_used, estimate.real_used) != (m, n):
+            warnings.append(
+                "interval and per-sample values compare with a seeded subsample:"
+                f" {estimate.fake_used} of {m} generated, {estimate.real_used} of {n} reference"
+                " images"
             )
         if distance.value < 0:
             warnings.append("below zero: normal for an unbiased estimate near zero")
         return self._set_result(
             distance.value,
-            influence,
+            estimate.influence,
             ids,
-            n_reference=len(real),
+            n_reference=n,
             parts={"spread": distance.spread, "subset_size": float(used)},
             warnings=warnings,
         )

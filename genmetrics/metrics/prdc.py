@@ -60,10 +60,12 @@ class PrdcMetric(SetMetric):
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
         from genmetrics.stats import prdc, wilson_interval
+        from genmetrics.stats.effort import joined_pairs, warn_if_long
 
         protocol = self.protocol
         assert isinstance(protocol, PrdcProtocol)
         real = self._real()
+        warn_if_long(protocol.metric, joined_pairs(len(real), len(fake)), fake.shape[1])
         found = prdc(real, fake, k=protocol.k)
         precision, recall = found.precision, found.recall
         total = max(1e-5, precision + recall)

@@ -81,6 +81,10 @@ class Rows:
         index = index if self._index is None else self._index[index]
         return type(self)(self._source, self.side, self.device, index)
 
+    def whole(self) -> Tensor:
+        """Read all rows at once; only for few."""
+        return self[:]
+
     def empty_column(self) -> Tensor:
         """One float64 number a row, to be filled block by block.
 
@@ -105,9 +109,13 @@ class UnitRows(Rows):
 
     def __getitem__(self, rows: slice | np.ndarray) -> Tensor:
         """Read some rows as unit vectors."""
-        block = super().__getitem__(rows)
-        unit: Tensor = block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
-        return unit
+        return unit_length(super().__getitem__(rows))
+
+
+def unit_length(block: Tensor) -> Tensor:
+    """Divide each row by its L2 norm."""
+    unit: Tensor = block / torch.linalg.vector_norm(block, dim=1, keepdim=True)
+    return unit
 
 
 def block_rows(dim: int) -> int:
@@ -149,22 +157,38 @@ def as_rows(
         raise InputError(
             f"{side} features have shape {tuple(source.shape)}; pass a matrix (samples, dimensions)"
         )
-    if len(source) < minimum:
-        raise TooFewSamplesError(
-            f"the {side} side has {len(source)} samples, {why or 'this'} needs at least {minimum};"
-            " add samples"
-        )
+    require_rows(len(source), side, minimum, why)
     if device is None:
         device = source.device if isinstance(source, Tensor) else torch.device("cpu")
     rows = Rows(source, side, float64_device(device))
     for where in slices(len(rows), block_rows(rows.dim)):
-        finite = _finite_rows(source[where])
-        if not finite.all():
-            raise InputError(
-                f"row {where.start + int(finite.argmin())} of the {side} features is not finite;"
-                " check the model and this sample"
-            )
+        require_finite(source[where], side, where.start)
     return rows
+
+
+def require_rows(n: int, side: str, minimum: int, why: str = "") -> None:
+    """Raise :class:`TooFewSamplesError` for fewer than ``minimum`` rows."""
+    if n < minimum:
+        raise TooFewSamplesError(
+            f"the {side} side has {n} samples, {why or 'this'} needs at least {minimum};"
+            " add samples"
+        )
+
+
+def require_finite(block: Array, side: str, start: int) -> None:
+    """Raise :class:`InputError` that names the first row that is not finite.
+
+    Args:
+        block: Rows ``(k, d)``.
+        side: What the error calls the set.
+        start: Position of the block's first row in the set.
+    """
+    finite = _finite_rows(block)
+    if not finite.all():
+        raise InputError(
+            f"row {start + int(finite.argmin())} of the {side} features is not finite;"
+            " check the model and this sample"
+        )
 
 
 def _finite_rows(block: Array) -> np.ndarray:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, require_number, require_real
+from genmetrics.stats.arrays import slices
 
 _NUMBERS = 1 << 22
-"""Numbers drawn at a time, 32 MiB."""
+"""Numbers at a time, 32 MiB."""
+
+_CACHED = 1 << 16
+"""Numbers drawn at a time: 512 KiB, which stay in the cache until they are summed up."""
 
 
 def mean_interval(
@@ -50,9 +55,9 @@ def mean_interval(
         >>> mean_interval([1.0, 1.0, 1.0])
         (1.0, 1.0, 0.95)
     """
-    _require_level(level)
-    if draws < 1:
-        raise InputError(f"draws={draws}; pass at least 1")
+    _require_level("mean_interval", level)
+    require_number("mean_interval", "draws", draws, 1)
+    require_number("mean_interval", "seed", seed, 0, 2**63)
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1:
         raise InputError(f"values have shape {numbers.shape}; pass one number a sample")
@@ -64,12 +69,14 @@ def mean_interval(
     # Sorted by value, so that sums come out the same in whatever order the samples were given.
     known = np.argsort(numbers, kind="stable")[: len(numbers) - int(np.isnan(numbers).sum())]
     numbers, group, cluster = numbers[known], group[known], cluster[known]
-    if not len(cluster) or min(len(set(cluster[group == g])) for g in set(group)) < 2:
+    if not len(cluster):
         return math.nan, math.nan, level
-    centre, table = _cluster_table(numbers, group, cluster)
-    offsets = _draw(table, len(centre), draws, np.random.default_rng(seed))
+    centre, cells = _cells(numbers, group, cluster)
+    if np.bincount(cells.group).min() < 2:
+        return math.nan, math.nan, level
+    offsets = _draw(cells, len(centre), draws, np.random.default_rng(seed))
     lo, hi = np.quantile(offsets, [(1 - level) / 2, (1 + level) / 2])
-    return float(centre.mean() + lo), float(centre.mean() + hi), level
+    return float(centre.mean() + lo), float(centre.mean() + hi), float(level)
 
 
 def normal_interval(
@@ -85,19 +92,42 @@ def normal_interval(
     Returns:
         ``(lo, hi, level)``.
 
+    Raises:
+        InputError: ``level`` out of range.
+
     Examples:
         >>> lo, hi, _ = normal_interval(10.0, 1.0)
         >>> round(lo, 2), round(hi, 2)
         (8.04, 11.96)
     """
-    _require_level(level)
+    _require_level("normal_interval", level)
+    level = float(level)
     half = NormalDist().inv_cdf((1 + level) / 2) * standard_error
     return value - half, value + half, level
 
 
-def _require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level={level}; pass a probability between 0 and 1, such as 0.95")
+def mean_of_groups(values: np.ndarray, groups: Sequence[str]) -> float:
+    """Unweighted mean of the means of groups, whatever the number of values in each.
+
+    Args:
+        values: One a sample.
+        groups: Label of each value's group.
+
+    Raises:
+        InputError: Labels that do not match the values in number.
+
+    Examples:
+        >>> mean_of_groups(np.array([1.0, 2.0, 3.0, 10.0]), ["a", "a", "a", "b"])
+        6.0
+    """
+    group = _codes(groups, values, "groups")
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    return float(np.mean([part.mean() for part in np.split(values[order], cuts)]))
+
+
+def _require_level(what: str, level: float) -> None:
+    require_real(what, "level", level, above=0, below=1)
 
 
 def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float, float]:
@@ -108,13 +138,18 @@ def wilson_interval(share: float, n: int, level: float = 0.95) -> tuple[float, f
         n: Observations, at least 1.
         level: Coverage, between 0 and 1.
 
+    Raises:
+        InputError: An argument out of range.
+
     Examples:
         >>> lo, hi, _ = wilson_interval(9 / 85, 85)
         >>> round(100 * lo, 2), round(100 * hi, 2)
         (5.67, 18.91)
     """
-    if n < 1:
-        raise InputError("a share of 0 observations has no interval; at least 1 is needed")
+    require_real("wilson_interval", "share", share, least=0, most=1)
+    require_number("wilson_interval", "n", n, 1, 2**63)
+    _require_level("wilson_interval", level)
+    level = float(level)
     z = NormalDist().inv_cdf((1 + level) / 2)
     scale = 1 + z**2 / n
     centre = (share + z**2 / (2 * n)) / scale
@@ -130,57 +165,98 @@ def _codes(labels: Sequence[Hashable], values: np.ndarray, name: str) -> np.ndar
     return np.array([known[label] for label in labels], dtype=np.intp)
 
 
-def _cluster_table(
-    values: np.ndarray, group: np.ndarray, cluster: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sum up clusters.
+class _Cells(NamedTuple):
+    """What clusters add to groups, one entry for each pair that has values, in order of both."""
 
-    Returns:
-        Mean of each group, and one row a cluster: the sums of its values by group, relative to the
-        group's mean, then their counts by group.
-    """
-    groups, group = np.unique(group, return_inverse=True)
-    clusters, cluster = np.unique(cluster, return_inverse=True)
+    cluster: np.ndarray
+    group: np.ndarray
+    sums: np.ndarray
+    """Of the values, relative to the group's mean."""
+    counts: np.ndarray
+
+
+def _cells(values: np.ndarray, group: np.ndarray, cluster: np.ndarray) -> tuple[np.ndarray, _Cells]:
+    """Sum up clusters; return the mean of each group too."""
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
     # Relative to a value of the group, a group without variation is exactly zero in every draw.
-    anchor = np.array([values[group == g][0] for g in range(len(groups))])
+    anchor = values[first]
     off = values - anchor[group]
     means = np.bincount(group, off) / np.bincount(group)
-    cell = cluster * len(groups) + group
-    size = len(clusters) * len(groups)
-    sums = np.bincount(cell, off - means[group], minlength=size)
-    counts = np.bincount(cell, minlength=size)
-    shape = len(clusters), len(groups)
-    return anchor + means, np.hstack([sums.reshape(shape), counts.reshape(shape)])
+    pairs, pair = np.unique(cluster * len(first) + group, return_inverse=True)
+    sums, counts = np.bincount(pair, off - means[group]), np.bincount(pair)
+    return anchor + means, _Cells(pairs // len(first), pairs % len(first), sums, counts)
 
 
-def _draw(table: np.ndarray, groups: int, draws: int, rng: np.random.Generator) -> np.ndarray:
+def _draw(cells: _Cells, groups: int, draws: int, rng: np.random.Generator) -> np.ndarray:
     """Mean over groups of the drawn group means (relative to the groups' means), for each draw."""
-    rows, times = np.unique(table, axis=0, return_counts=True)
-    feeds = rows[:, groups:] > 0
-    totals = np.zeros((draws, 2 * groups))
-    for pattern in np.unique(feeds, axis=0):
-        alike = (feeds == pattern).all(axis=1)
-        totals += _resample(rows[alike], times[alike], draws, rng)
-    relative: np.ndarray = (totals[:, :groups] / totals[:, groups:]).mean(axis=1)
+    sums, counts = np.zeros((groups, draws)), np.zeros((groups, draws))
+    for fed, table in _tables(cells):
+        rows, times = _distinct(table)
+        drawn = _resample(rows, times, draws, rng).T
+        sums[fed] += drawn[: len(fed)]
+        counts[fed] += drawn[len(fed) :]
+    relative = np.empty(draws)
+    for part in slices(draws, max(1, _NUMBERS // groups)):
+        # by draws, because the order of the numbers moves the last bits of their mean
+        means = np.ascontiguousarray((sums[:, part] / counts[:, part]).T)
+        relative[part] = means.mean(axis=1)
     return relative
+
+
+def _tables(cells: _Cells) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield clusters that feed the same groups together.
+
+    Yields:
+        The w groups, and one row ``(2 w,)`` a cluster: its sums and its counts in each. In the
+        order of indicators of the groups, which is that of the draws.
+    """
+    start = np.flatnonzero(np.diff(cells.cluster, prepend=-1))
+    width = np.diff(start, append=len(cells.cluster))
+    found = []
+    for w in np.unique(width):
+        place = start[width == w][:, None] + np.arange(w)
+        fed = cells.group[place]
+        order = np.lexsort(fed.T[::-1])
+        cuts = np.flatnonzero((fed[order][1:] != fed[order][:-1]).any(axis=1)) + 1
+        found += [(fed[alike[0]].tolist(), place[alike]) for alike in np.split(order, cuts)]
+    for groups, place in sorted(found, key=lambda entry: [-g for g in entry[0]]):
+        yield groups, np.hstack([cells.sums[place], cells.counts[place]])
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Different rows in ascending order, and how often each occurs."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    first = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]).any(axis=1)])
+    return rows[first], np.diff(first, append=len(rows))
 
 
 def _resample(
     rows: np.ndarray, times: np.ndarray, draws: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Sums of ``times.sum()`` rows drawn with replacement, each in proportion to ``times``."""
-    n, few = int(times.sum()), len(rows) * 8 <= int(times.sum())
-    if not few:
-        rows = np.repeat(rows, times, axis=0)
+    n = int(times.sum())
     sums = np.empty((draws, rows.shape[1]))
-    step = max(1, _NUMBERS // (n * rows.shape[1]))
-    for start in range(0, draws, step):
-        count = min(step, draws - start)
-        part = sums[start : start + count]
-        if few:  # scores of right or wrong: drawing how often each value comes is far cheaper
-            part[:] = rng.multinomial(n, times / n, size=count) @ rows
+    if len(rows) * 8 <= n:
+        # scores of right or wrong: drawing how often each value comes is far cheaper
+        for part in slices(draws, max(1, _NUMBERS // (n * rows.shape[1]))):
+            count = part.stop - part.start
+            sums[part] = rng.multinomial(n, times / n, size=count) @ rows
+        return sums
+    columns = np.repeat(rows, times, axis=0).T.copy()
+    varied = []
+    for column, numbers in enumerate(columns):
+        # counts that are all the same have the same sum in every draw, without rounding
+        if 2 * column >= len(columns) and numbers.min() == numbers.max():
+            sums[:, column] = n * numbers[0]
         else:
-            chosen = rng.integers(0, n, size=(count, n))
-            for column in range(rows.shape[1]):
-                part[:, column] = rows[chosen, column].sum(axis=1)
+            varied.append(column)
+    step = max(1, _CACHED // n)
+    drawn = np.empty((step, n))
+    for part in slices(draws, step):
+        count = part.stop - part.start
+        chosen = rng.integers(0, n, size=(count, n))
+        for column in varied:
+            # clipping checks nothing, and without a copy: all are in range
+            np.take(columns[column], chosen, out=drawn[:count], mode="clip")
+            drawn[:count].sum(axis=1, out=sums[part, column])
     return sums

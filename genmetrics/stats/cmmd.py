@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import require_choice, require_real
 from genmetrics.stats.arrays import (
     Array,
     Rows,
@@ -135,18 +135,19 @@ def cmmd(
     Args:
         real: Reference vectors of length 1, shape ``(n, d)``.
         fake: Generated vectors of length 1, shape ``(m, d)``.
-        sigma: Width of the kernel.
-        scale: Factor of the result.
+        sigma: Width of the kernel, above 0.
+        scale: Factor of the result, above 0.
         estimator: Whether the means include the diagonal.
 
     Raises:
         TooFewSamplesError: No row, or fewer than 2 for the unbiased estimator.
-        InputError: A row that is not of length 1 (to 1e-3), shapes that do not fit.
+        InputError: A row that is not of length 1 (to 1e-3), shapes that do not fit, an option out
+            of range.
 
     Matches exact float64 arithmetic to 1e-4 relative, in practice to 1e-6; cmmd-pytorch's float32
     is itself off by about 1e-4 absolute.
     """
-    a, b = _unit_pair(real, fake, sigma, estimator)
+    a, b = _unit_pair(real, fake, sigma, scale, estimator)
     series = _series(a, b, sigma, scale, estimator)
     return _exact(a, b, sigma, scale, estimator)[0] if series is None else series.value
 
@@ -160,7 +161,7 @@ def cmmd_exact(
     estimator: Estimator = "biased",
 ) -> float:
     """CMMD as :func:`cmmd` defines it, always by summing all pairs in tiles."""
-    a, b = _unit_pair(real, fake, sigma, estimator)
+    a, b = _unit_pair(real, fake, sigma, scale, estimator)
     return _exact(a, b, sigma, scale, estimator)[0]
 
 
@@ -182,7 +183,7 @@ def cmmd_estimate(
     Args and errors are those of :func:`cmmd`; with ``normalise`` rows may have any length but 0 and
     are scaled to 1 block by block.
     """
-    a, b = _unit_pair(real, fake, sigma, estimator, normalise=normalise)
+    a, b = _unit_pair(real, fake, sigma, scale, estimator, normalise=normalise)
     series = _series(a, b, sigma, scale, estimator)
     if series is None:
         (value, witness), third, bound = _exact(a, b, sigma, scale, estimator), 0.0, 0.0
@@ -214,12 +215,17 @@ class _Series:
 
 
 def _unit_pair(
-    real: Array, fake: Array, sigma: float, estimator: Estimator, *, normalise: bool = False
+    real: Array,
+    fake: Array,
+    sigma: float,
+    scale: float,
+    estimator: Estimator,
+    *,
+    normalise: bool = False,
 ) -> tuple[UnitRows, UnitRows]:
-    if not sigma > 0:
-        raise InputError(f"sigma={sigma}; pass a positive width")
-    if estimator not in ("biased", "unbiased"):
-        raise InputError(f"estimator={estimator!r}; pass 'biased' or 'unbiased'")
+    require_real("cmmd", "sigma", sigma, above=0)
+    require_real("cmmd", "scale", scale, above=0)
+    require_choice("cmmd", "estimator", estimator, get_args(Estimator))
     minimum = 2 if estimator == "unbiased" else 1
     a, b = as_pair(real, fake, minimum=minimum, why=f"CMMD ({estimator})")
     return as_unit_rows(a, any_length=normalise), as_unit_rows(b, any_length=normalise)

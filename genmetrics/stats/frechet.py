@@ -9,7 +9,7 @@ a Cholesky factor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, TooFewSamplesError, require_number
 from genmetrics.stats.arrays import (
     Array,
     Rows,
     as_pair,
-    as_rows,
     gram,
     require_same_dim,
     standard_error,
 )
+from genmetrics.stats.blocks import RowSource, StreamedRows, as_blocks
 from genmetrics.stats.moments import Moments
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -89,7 +89,7 @@ def frechet_distance_moments(real: Moments, fake: Moments) -> float:
     return _distance(_gaussian_of_moments(real, "real"), _gaussian_of_moments(fake, "fake"))
 
 
-def frechet_influence(reference_moments: Moments, fake: Array) -> np.ndarray:
+def frechet_influence(reference_moments: Moments, fake: Array | RowSource) -> np.ndarray:
     """Influence of each generated sample on the Fréchet distance to a fixed reference.
 
     With T = F_r' (F_r S F_r')^(-1/2) F_r and z = x - m,
@@ -100,7 +100,7 @@ def frechet_influence(reference_moments: Moments, fake: Array) -> np.ndarray:
 
     Args:
         reference_moments: The reference side.
-        fake: Generated features, shape ``(n, d)``.
+        fake: Generated features, shape ``(n, d)``, or their source.
 
     Returns:
         Shape ``(n,)``, in units of the distance times n.
@@ -112,12 +112,15 @@ def frechet_influence(reference_moments: Moments, fake: Array) -> np.ndarray:
     return frechet_estimate(reference_moments, fake).influence
 
 
-def frechet_estimate(reference: Moments, fake: Array) -> FrechetEstimate:
+def frechet_estimate(reference: Moments, fake: Array | RowSource) -> FrechetEstimate:
     """Fréchet distance, influences and standard error from one decomposition.
+
+    The generated rows are read twice: for their moments, and for their influences.
 
     Args:
         reference: Moments of the reference side.
-        fake: Generated features, shape ``(n, d)``.
+        fake: Generated features, shape ``(n, d)``, or their source: the same bits, in memory that
+            holds a few ``(d, d)`` matrices, a block, and 8 bytes a row for the influences.
 
     Raises:
         TooFewSamplesError: A side has fewer than 2 samples.
@@ -142,7 +145,9 @@ def frechet_estimate(reference: Moments, fake: Array) -> FrechetEstimate:
     return FrechetEstimate(value, numbers, standard_error(numbers))
 
 
-def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed: int = 0) -> float:
+def frechet_infinity(
+    reference: Moments, fake: Array | RowSource, *, points: int = 15, seed: int = 0
+) -> float:
     """Extrapolate the Fréchet distance to infinitely many generated samples.
 
     ``points`` sizes, evenly spaced from min(5000, max(N // 10, 2)) to N; for each that many
@@ -152,32 +157,32 @@ def frechet_infinity(reference: Moments, fake: Array, *, points: int = 15, seed:
 
     Args:
         reference: Moments of the reference side, always used whole.
-        fake: Generated features, shape ``(N, d)``, at least 3 rows.
-        points: Number of sizes.
+        fake: Generated features, shape ``(N, d)``, at least 3 rows, or their source, which is read
+            once for each size.
+        points: Number of sizes, at least 2.
         seed: Of ``numpy.random.RandomState``.
 
     Raises:
         TooFewSamplesError: Fewer than 3 generated samples.
-        InputError: Fewer than 2 points.
+        InputError: Shapes that do not fit, a row that is not finite, an option out of range.
     """
-    if points < 2:
-        raise InputError(f"points={points}; a line needs at least 2")
+    require_number("frechet_infinity", "points", points, 2)  # as a line does
+    require_number("frechet_infinity", "seed", seed, 0)
     real, rows = _reference_and_rows(reference, fake, minimum=3, why="FD-infinity")
     n = len(rows)
     sizes = np.linspace(min(5000, max(n // 10, 2)), n, points).astype(np.int32)
     rng = np.random.RandomState(seed)
-    draws = [np.sort(rng.choice(n, size, replace=False)) for size in sizes]
-
+    draws = (rng.choice(n, size, replace=False) for size in sizes)
     if n <= rows.dim:
-        values = _distances_of_few(real, rows[:], draws)
+        values = _distances_of_few(real, rows.whole(), draws)
     else:
-        values = [_distance(real, _gaussian(rows.subset(draw))) for draw in draws]
+        values = [_distance(real, _gaussian(rows.subset(np.sort(draw)))) for draw in draws]
     x = 1.0 / sizes - np.mean(1.0 / sizes)
     slope = float(x @ values / (x @ x))
     return float(np.mean(values) - slope * np.mean(1.0 / sizes))
 
 
-def _distances_of_few(real: _Gaussian, rows: Tensor, draws: Sequence[np.ndarray]) -> list[float]:
+def _distances_of_few(real: _Gaussian, rows: Tensor, draws: Iterable[np.ndarray]) -> list[float]:
     """Distance of the reference to each draw, where all rows are at most d.
 
     The products of all rows with the reference's factor hold those of every draw: only its own mean
@@ -188,7 +193,7 @@ def _distances_of_few(real: _Gaussian, rows: Tensor, draws: Sequence[np.ndarray]
     products = centred @ real.factor.T
 
     def distance(draw: np.ndarray) -> float:
-        chosen = torch.from_numpy(draw).to(rows.device)
+        chosen = torch.from_numpy(np.sort(draw)).to(rows.device)
         drawn, cross, free = centred[chosen], products[chosen], len(draw) - 1
         step = drawn.mean(dim=0)
         trace = float((drawn - step).square().sum()) / free
@@ -215,19 +220,19 @@ class _Spectrum(NamedTuple):
 
 
 def _reference_and_rows(
-    reference: Moments, fake: Array, *, minimum: int = 2, why: str = _WHY
-) -> tuple[_Gaussian, Rows]:
-    rows = as_rows(fake, "fake", minimum=minimum, why=why, device=reference.device)
+    reference: Moments, fake: Array | RowSource, *, minimum: int = 2, why: str = _WHY
+) -> tuple[_Gaussian, Rows | StreamedRows]:
+    rows = as_blocks(fake, "fake", minimum=minimum, why=why, device=reference.device)
     require_same_dim(reference.dim, rows.dim)
     return _gaussian_of_moments(reference, "real"), rows
 
 
-def _gaussian(rows: Rows) -> _Gaussian:
+def _gaussian(rows: Rows | StreamedRows) -> _Gaussian:
     """Fit a Gaussian; with at most d rows the factor is the rows themselves."""
     n = len(rows)
     if n > rows.dim:
         return _gaussian_of_moments(Moments.from_rows(rows), rows.side)
-    return _gaussian_of_few(rows[:])
+    return _gaussian_of_few(rows.whole())
 
 
 def _gaussian_of_few(rows: Tensor) -> _Gaussian:

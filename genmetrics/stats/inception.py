@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, TooFewSamplesError, require_number
 from genmetrics.stats.arrays import Array, as_float64, as_rows
 
 
@@ -35,7 +35,8 @@ def inception_score(probabilities: Array, *, splits: int = 10, seed: int = 0) ->
 
     Raises:
         TooFewSamplesError: Fewer rows than splits.
-        InputError: Entries that are no probabilities, or rows that do not sum to 1 (to 1e-3).
+        InputError: Entries that are no probabilities, rows that do not sum to 1 (to 1e-3), an
+            option out of range.
 
     Matches torch-fidelity with ``rng_seed=seed`` (its default is 2020) to 1e-9 relative.
 
@@ -66,8 +67,8 @@ def _splits(
     probabilities: Array, splits: int, seed: int
 ) -> list[tuple[np.ndarray, Tensor, Tensor]]:
     """Row positions, score and each row's KL divergence, for each split."""
-    if splits < 1:
-        raise InputError(f"splits={splits}; pass at least 1")
+    require_number("inception_score", "splits", splits, 1)
+    require_number("inception_score", "seed", seed, 0)
     rows = as_rows(probabilities, "probability")
     n = len(rows)
     if n < splits:

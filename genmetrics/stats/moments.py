@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmetrics.core.errors import InputError, TooFewSamplesError
+from genmetrics.core.errors import InputError, TooFewSamplesError, require_number
 from genmetrics.stats.arrays import (
     Array,
     Rows,
@@ -21,6 +21,7 @@ from genmetrics.stats.arrays import (
     mirror_,
     require_same_dim,
 )
+from genmetrics.stats.blocks import StreamedRows
 
 
 class Sums(NamedTuple):
@@ -55,6 +56,7 @@ class Moments:
     """
 
     def __init__(self, dim: int, *, device: str | torch.device = "cpu") -> None:
+        require_number("Moments", "dim", dim, 1)
         self.dim = dim
         self.device = float64_device(torch.device(device))
         zeros = torch.zeros(dim, dtype=torch.float64, device=self.device)
@@ -64,7 +66,7 @@ class Moments:
         self._block = max(block_rows(dim), dim)  # so that `few_rows` serves any set that small
 
     @classmethod
-    def from_rows(cls, rows: Rows) -> Moments:
+    def from_rows(cls, rows: Rows | StreamedRows) -> Moments:
         """Accumulate rows that were checked already, on their device."""
         moments = cls(rows.dim, device=rows.device)
         for _, block in rows.blocks(moments._block):
@@ -85,6 +87,7 @@ class Moments:
             TooFewSamplesError: ``n`` below 2.
             InputError: Shapes that do not fit, values that are not finite, ``cov`` not symmetric.
         """
+        require_number("Moments.from_statistics", "n", n, 0, 2**63)
         mu, sigma = as_float64(mean), as_float64(cov)
         if mu.ndim != 1 or sigma.shape != (len(mu), len(mu)):
             raise InputError(

@@ -7,11 +7,11 @@ was allowed to change; only what lies outside counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from genmetrics.core.errors import InputError, PairingError
+from genmetrics.core.errors import InputError, PairingError, require_choice, require_real
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,8 +68,10 @@ def mean_squared_error(
 
     Raises:
         PairingError: The two differ in shape.
-        InputError: Another shape or dtype, values wider apart than ``data_range``, or not finite.
+        InputError: Another shape or dtype, values wider apart than ``data_range``, not finite, or
+            an option out of range.
     """
+    require_choice("a comparison of pictures", "channel", channel, get_args(Channel))
     x, y, _ = _pair(image, reference, data_range)
     outside = None if mask is None else ~_mask(mask, x)
     difference = (_keep(a, outside) - _keep(b, outside) for a, b in zip(x, y, strict=True))
@@ -248,8 +250,7 @@ def _range_of(picture: np.ndarray, data_range: float | None) -> float:
                 " range, such as data_range=1.0"
             )
         return 255.0
-    if not data_range > 0:
-        raise InputError(f"data_range is {data_range}; it must be above zero")
+    require_real("a comparison of pictures", "data_range", data_range, above=0)
     return float(data_range)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import require_number
 from genmetrics.stats.arrays import Array, as_pair
 from genmetrics.stats.neighbours import nearest, within
 
@@ -60,8 +60,7 @@ def prdc(real: Array, fake: Array, *, k: int = 5) -> Prdc:
         >>> got.precision, got.recall, got.density, round(got.coverage, 4)
         (0.5, 1.0, 1.0, 0.6667)
     """
-    if k < 1:
-        raise InputError(f"k={k}; pass at least 1")
+    require_number("prdc", "k", k, 1)
     a, b = as_pair(real, fake, minimum=k + 1, why=f"the {k}-th neighbour")
     radius_a = nearest(a, None, k).squared[:, -1]
     radius_b = nearest(b, None, k).squared[:, -1]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genmetrics.core.errors import InputError
-from genmetrics.stats.arrays import Array, Rows, UnitRows, as_rows, gram_tiles, standard_error
+from genmetrics.stats.arrays import Array, Rows, UnitRows, gram_tiles, standard_error
+from genmetrics.stats.blocks import RowSource, StreamedRows, UnitStreamedRows, as_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,14 @@ class VendiEstimate:
     standard_error: float
 
 
-def vendi(features: Array) -> float:
+def vendi(features: Array | RowSource) -> float:
     """Vendi score of order 1 with the cosine kernel (Friedman and Dieng, 2023).
 
     Rows are divided by their length; with the eigenvalues l of rho = X'X / n (those of the kernel
     matrix over n), the score is exp(-sum l log l).
 
     Args:
-        features: Shape ``(n, d)``, at least one row.
+        features: Shape ``(n, d)``, at least one row, or their source: the same bits.
 
     Returns:
         The score, from 1 (all rows parallel) to min(n, d).
@@ -54,7 +55,7 @@ def vendi(features: Array) -> float:
     return float(_entropy(torch.linalg.eigvalsh(_small_gram(rows))).exp())
 
 
-def vendi_estimate(features: Array) -> VendiEstimate:
+def vendi_estimate(features: Array | RowSource) -> VendiEstimate:
     """Vendi score with the influence of each sample and the standard error.
 
     With the entropy H, IF(x) = V (-x' log(rho) x - H): how much more surprising the direction of
@@ -76,8 +77,8 @@ def vendi_estimate(features: Array) -> VendiEstimate:
     return VendiEstimate(float(entropy.exp()), influence, standard_error(influence))
 
 
-def _directions(features: Array) -> UnitRows:
-    rows = as_rows(features, "given", why="the Vendi score")
+def _directions(features: Array | RowSource) -> UnitRows | UnitStreamedRows:
+    rows = as_blocks(features, "given", why="the Vendi score")
     for where, block in rows.blocks():
         zero = torch.nonzero(~block.any(dim=1))
         if len(zero):
@@ -85,14 +86,14 @@ def _directions(features: Array) -> UnitRows:
                 f"row {where.start + int(zero[0])} of the features is all zero, so it has no"
                 " direction; check the model and this sample"
             )
-    return UnitRows.of(rows)
+    return UnitStreamedRows.of(rows) if isinstance(rows, StreamedRows) else UnitRows.of(rows)
 
 
-def _small_gram(rows: Rows) -> Tensor:
+def _small_gram(rows: Rows | StreamedRows) -> Tensor:
     """X'X / n or XX' / n, whichever is smaller: eigenvalues that are not zero agree."""
     n, d = len(rows), rows.dim
     gram = torch.zeros(min(n, d), min(n, d), dtype=torch.float64, device=rows.device)
-    if n >= d:
+    if isinstance(rows, StreamedRows) or n >= d:  # a source of fewer rows was read whole
         for _, block in rows.blocks():
             gram.addmm_(block.T, block, alpha=1 / n)
     else:

@@ -58,3 +58,39 @@ def test_shards_merge_to_the_same_bits(feed, two_sets):
         for i in range(rank, len(fake), 3):
             feed(metric, fake[i : i + 1], start=i)
     assert parts[2].merge(parts[0]).merge(parts[1]).compute() == whole.compute()
+
+
+def test_large_sets_say_how_many_images_their_influences_are_from(feed, two_sets, monkeypatch):
+    from genmetrics.stats import kernel
+
+    real, fake = two_sets  # 120 and 90
+    found = []
+    for whole in (1000, 100):
+        monkeypatch.setattr(kernel, "WITNESS_WHOLE", whole)
+        monkeypatch.setattr(kernel, "WITNESS_SAMPLE", 60)
+        metric = gm.KID(subset_size=50)
+        feed(metric, real, real=True)
+        feed(metric, fake)
+        found.append(metric.compute())
+    assert found[0].value == found[1].value
+    assert [r.warnings for r in found] == [
+        (),
+        (
+            "interval and per-sample values compare with a seeded subsample:"
+            " 90 of 90 generated, 60 of 120 reference images",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("metric", [gm.KID, gm.PRDC, gm.AuthPct])
+def test_a_long_decision_is_announced(feed, two_sets, monkeypatch, metric):
+    from genmetrics.stats import effort
+
+    real, fake = two_sets
+    monkeypatch.setattr(effort, "LONG", 0.0)
+    judge = metric()
+    feed(judge, real, real=True)
+    feed(judge, fake)
+    with pytest.warns(UserWarning, match=f"^{judge.protocol.metric} compares") as told:
+        judge.compute()
+    assert len(told) == 1

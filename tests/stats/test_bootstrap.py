@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError
-from genmetrics.stats import mean_interval, normal_interval
+from genmetrics.stats import mean_interval, mean_of_groups, normal_interval
 
 
 def normals(n: int, seed: int = 0) -> np.ndarray:
@@ -117,6 +117,83 @@ def test_seeded():
     assert mean_interval(x, seed=1) != mean_interval(x, seed=2)
 
 
+def plain_interval(x, clusters, groups, draws, seed):
+    """The definition without any shortcut, with the same draws."""
+    order = np.argsort(x, kind="stable")
+    x, clusters, groups = x[order], clusters[order], groups[order]
+    labels = sorted(set(groups))
+    mean = {g: x[groups == g][0] + (x[groups == g] - x[groups == g][0]).mean() for g in labels}
+    table = np.array(
+        [
+            [*(sums[:, 0]), *(sums[:, 1])]
+            for c in sorted(set(clusters))
+            for sums in [
+                np.array(
+                    [
+                        [(x[own] - mean[g]).sum(), own.sum()]
+                        for g in labels
+                        for own in [(clusters == c) & (groups == g)]
+                    ]
+                )
+            ]
+        ]
+    )
+    table = table[np.lexsort(table.T[::-1])]
+    rng, totals = np.random.default_rng(seed), np.zeros((draws, table.shape[1]))
+    feeds = table[:, len(labels) :] > 0
+    for pattern in np.unique(feeds, axis=0):
+        rows = table[(feeds == pattern).all(axis=1)]
+        totals += rows[rng.integers(0, len(rows), size=(draws, len(rows)))].sum(axis=1)
+    offsets = (totals[:, : len(labels)] / totals[:, len(labels) :]).mean(axis=1)
+    return np.mean(list(mean.values())) + np.quantile(offsets, [0.025, 0.975])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_cluster_is_drawn_among_those_that_feed_the_same_groups(seed):
+    rng = np.random.default_rng(seed)
+    n = 200
+    x, clusters, groups = rng.standard_normal(n), rng.integers(0, 90, n), rng.integers(0, 3, n)
+    expected = plain_interval(x, clusters, groups, 50, seed)
+    got = mean_interval(x, clusters=clusters, groups=groups, draws=50, seed=seed)[:2]
+    assert got == pytest.approx(tuple(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "groups", "expected"),
+    [
+        (None, None, (-0.10929686835038505, 0.1314611303288159)),
+        (60, None, (-0.11530652340457567, 0.126634930380176)),
+        (None, 11, (-0.1135084015973018, 0.1290750273588086)),
+        (60, 3, (-0.11010402328711279, 0.13808010385381977)),
+    ],
+)
+def test_recorded_intervals(clusters, groups, expected):
+    labels = [None if n is None else np.arange(200) * 7 % n for n in (clusters, groups)]
+    got = mean_interval(normals(200), clusters=labels[0], groups=labels[1], draws=300)
+    assert got[:2] == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_groups_cost_what_their_values_cost():
+    """A table of clusters by groups would take 16 GB, and a pass over all values for each group
+    hours."""
+    n = 100_000
+    x, groups = normals(n), [f"task {i % 10_000}" for i in range(n)]
+    lo, hi, _ = mean_interval(x, groups=groups, draws=100)
+    half = 1.96 * np.sqrt(0.9 / n)  # ten values a group vary by 9/10 around their own mean
+    assert (lo, hi) == pytest.approx((x.mean() - half, x.mean() + half), abs=0.5 * half)
+    assert mean_of_groups(x, groups) == pytest.approx(x.mean(), abs=1e-12)
+
+
+def test_the_mean_of_groups_has_the_bits_of_each_groups_own_mean():
+    x = normals(5000) * 1e3
+    labels = [f"{i * i % 37}" for i in range(5000)]
+    array = np.asarray(labels)
+    expected = float(np.mean([x[array == label].mean() for label in sorted(set(labels))]))
+    assert mean_of_groups(x, labels) == expected
+    with pytest.raises(InputError, match="1 groups for 2 values"):
+        mean_of_groups(np.ones(2), ["a"])
+
+
 def test_coverage_of_the_interval():
     rng = np.random.default_rng(1)
     hits = 0
@@ -133,7 +210,7 @@ def test_normal_interval():
 
 
 def test_options_are_checked():
-    with pytest.raises(InputError, match="level=95; pass a probability"):
+    with pytest.raises(InputError, match="level=95; pass a finite number above 0 and below 1"):
         mean_interval([1, 2], level=95)
     with pytest.raises(InputError, match="level=0"):
         normal_interval(1, 1, 0)

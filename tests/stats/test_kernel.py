@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, TooFewSamplesError
-from genmetrics.stats import kernel, kernel_distance, kernel_influence
+from genmetrics.stats import kernel, kernel_distance, kernel_estimate, kernel_influence
 from tests.stats.golden import golden_cases
 
 
@@ -124,6 +124,41 @@ def test_influence_is_the_derivative_in_the_weight_of_a_sample():
     for i in (0, 600):
         without = kernel_distance(x, np.delete(y, i, axis=0), subsets=None).value
         assert (value - without) * 1199 == pytest.approx(influence[i], rel=1e-2)
+
+
+def witness_of(x: np.ndarray, y: np.ndarray, in_x: np.ndarray, in_y: np.ndarray) -> np.ndarray:
+    k_yy, k_xy = ((v @ y.T / y.shape[1] + 1) ** 3 for v in (y, x))
+    np.fill_diagonal(k_yy, 0)
+    others = len(in_y) - np.isin(np.arange(len(y)), in_y)
+    return k_yy[:, in_y].sum(axis=1) / others - k_xy[in_x].mean(axis=0)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1500, 2600), (1500, 900), (900, 2600), (900, 800)])
+def test_large_sides_enter_the_witness_by_a_seeded_subsample(n, m, monkeypatch):
+    monkeypatch.setattr(kernel, "WITNESS_WHOLE", 1000)
+    monkeypatch.setattr(kernel, "WITNESS_SAMPLE", 700)
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((n, 4)), rng.standard_normal((m, 4)) + 0.4
+    got = kernel_estimate(x, y, seed=3)
+    assert (got.real_used, got.fake_used) == tuple(700 if v > 1000 else v for v in (n, m))
+    draw = np.random.RandomState(3)
+    drawn = [draw.choice(v, 700, replace=False) if v > 1000 else np.arange(v) for v in (n, m)]
+    witness = witness_of(x, y, *drawn)
+    assert np.allclose(got.influence, 2 * (witness - witness.mean()), rtol=1e-9, atol=1e-12)
+    assert np.array_equal(got.influence, kernel_influence(x, y, seed=3))
+    assert np.array_equal(got.influence, kernel_influence(x, y)) == (max(n, m) <= 1000)
+
+
+def test_a_subsample_finds_the_influences_and_the_error_of_all_rows(monkeypatch):
+    rng = np.random.default_rng(6)
+    x, y = rng.standard_normal((2500, 64)), rng.standard_normal((2500, 64)) * 1.1 + 0.2
+    whole = kernel_estimate(x, y)
+    assert (whole.real_used, whole.fake_used) == (2500, 2500)
+    monkeypatch.setattr(kernel, "WITNESS_WHOLE", 2000)
+    monkeypatch.setattr(kernel, "WITNESS_SAMPLE", 1000)
+    part = kernel_estimate(x, y)
+    assert np.corrcoef(whole.influence, part.influence)[0, 1] > 0.97
+    assert part.standard_error == pytest.approx(whole.standard_error, rel=0.06)
 
 
 def test_counts_and_options_are_checked():

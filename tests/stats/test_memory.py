@@ -54,6 +54,38 @@ def test_moments_do_not_grow_with_the_number_of_samples():
     assert used < 300
 
 
+GENERATED = """
+class Rows:
+    dim = 64
+    def __init__(self, n):
+        self.n = n
+    def __len__(self):
+        return self.n
+    def __iter__(self):
+        rng = np.random.default_rng(1)
+        for start in range(0, self.n, 1000):
+            yield rng.standard_normal((1000, 64), dtype=np.float32)
+reference = stats.Moments(64).update(rng.standard_normal((5000, 64)))
+small = Rows(20_000)
+stats.frechet_infinity(reference, small, points=3), stats.vendi_estimate(small)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "bytes_a_row"),
+    [
+        ("stats.frechet_estimate(reference, Rows({n})).value", 4 * 8),
+        ("stats.frechet_infinity(reference, Rows({n}), points=3)", 3 * 8),
+        ("stats.vendi_estimate(Rows({n})).value", 4 * 8),
+    ],
+)
+def test_rows_from_a_source_take_no_memory(call, bytes_a_row):
+    """200,000 rows are 50 MB of float32, 100 MB of float64; a few numbers a row are left."""
+    used = {n: peak(GENERATED, call.format(n=n), "result > -1", 600) for n in (20_000, 200_000)}
+    assert used[200_000] < used[20_000] + 180_000 * bytes_a_row / 2**20 + 4
+    assert used[200_000] < 50
+
+
 def test_kernel_distance_of_twenty_thousand_samples():
     setup = "x, y = rng.standard_normal((2, 20_000, 64))"
     every = "stats.kernel_distance(x, y, subsets=None).value"

@@ -66,7 +66,7 @@ def test_floats_without_a_declared_range_are_refused(measure) -> None:
 def test_a_range_narrower_than_the_values_is_refused_and_shows_them(measure) -> None:
     with pytest.raises(InputError, match=r"from 0 to 200, wider than data_range=1"):
         measure(constant(0.0), constant(200.0), data_range=1.0)
-    with pytest.raises(InputError, match="data_range is 0"):
+    with pytest.raises(InputError, match="data_range=0; pass a finite number above 0"):
         measure(constant(0.0), constant(0.0), data_range=0)
 
 
