@@ -17,6 +17,7 @@ _LAZY = {
     "load_image": "genmetrics.samples.image",
     "log_to": "genmetrics.report.log",
     "Metric": "genmetrics.core.metric",
+    "MetricSet": "genmetrics.core.metric_set",
     "Result": "genmetrics.core.result",
     "Interval": "genmetrics.core.result",
     "Sample": "genmetrics.core.sample",

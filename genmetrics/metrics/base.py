@@ -402,7 +402,7 @@ class _Table(NamedTuple):
 
         There is none where a group has one cluster: that tells nothing about the next.
         """
-        from genmetrics.stats import mean_interval
+        from genmetrics.stats import mean_interval, mean_of_groups
 
         kept = np.flatnonzero(np.isfinite(scores))
         groups = [self.groups[i] for i in kept] if grouped and self.groups is not None else None
@@ -413,18 +413,14 @@ class _Table(NamedTuple):
             level=LEVEL,
         )
         sound = bool(np.isfinite(interval[0]))
-        return group_mean(scores[kept], groups), Interval(*interval) if sound else None
+        if not len(kept):
+            return float("nan"), None
+        finite = scores[kept]
+        value = float(np.mean(finite)) if groups is None else mean_of_groups(finite, groups)
+        return value, Interval(*interval) if sound else None
 
     def labels(self, labels: Sequence[str] | None) -> dict[str, str] | None:
         """Label by id; None where every sample is its own."""
         if labels is None or labels == self.ids:
             return None
         return dict(zip(self.ids, labels, strict=True))
-
-
-def group_mean(scores: np.ndarray, groups: Sequence[str] | None) -> float:
-    """Mean of the scores, or the unweighted mean of the group means."""
-    if groups is None:
-        return float(np.mean(scores)) if len(scores) else float("nan")
-    labels = np.asarray(groups)
-    return float(np.mean([scores[labels == label].mean() for label in sorted(set(groups))]))

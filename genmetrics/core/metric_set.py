@@ -1,0 +1,118 @@
+"""Several metrics in one loop: images are checked once, and each extractor runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
+
+from genmetrics.core.errors import InputError, UsageError, did_you_mean
+from genmetrics.core.loop import Loop, as_items
+from genmetrics.core.metric import Metric
+from genmetrics.core.result import Result
+from genmetrics.core.rows import Features
+from genmetrics.core.state import as_samples
+
+
+class MetricSet(Mapping[str, Metric]):
+    """Metrics that are given the same images and share the passes of their extractors.
+
+    ``MetricSet({"fid": gm.FID(), "kid": gm.KID()})`` runs Inception once an image. Each metric is
+    given what it uses of an update, and its numbers are those it would have by itself.
+
+    Args:
+        metrics: Name to metric, all on one device. The set uses them as its own from here on.
+
+    Raises:
+        UsageError: No metric, or metrics on several devices.
+    """
+
+    def __init__(self, metrics: Mapping[str, Metric]) -> None:
+        devices = sorted({metric.device for metric in metrics.values()})
+        if len(devices) != 1:
+            found = ", ".join(devices) or "no metric"
+            raise UsageError(f"a MetricSet needs metrics on one device; found {found}")
+        self._metrics = dict(metrics)
+        self._loop = Loop(devices[0])
+
+    def __getitem__(self, name: str) -> Metric:
+        return self._metrics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+    def update(
+        self,
+        images: Any = None,
+        real: bool = False,
+        *,
+        ids: Sequence[str] | None = None,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        **fields: Any,
+    ) -> None:
+        """Give every metric what it uses; see :meth:`Metric.update`.
+
+        With ``real=True`` only metrics with a reference side are given the images.
+
+        Raises:
+            UsageError: Something that no metric of the set has a use for.
+            InputError: As :meth:`Metric.update`; no metric was given anything then.
+        """
+        given = {n: v for n, v in {"images": images, **fields}.items() if v is not None}
+        chosen = [m for m in self._metrics.values() if not real or "real" in m.takes()]
+        self._require_used(chosen, given, real)
+        own = {id(m): {n: v for n, v in given.items() if n in m.takes()} for m in chosen}
+        for metric in chosen:
+            metric.require_usable(own[id(metric)], real=real)
+        known: dict[tuple[str, ...], dict[str, Features]] = {}
+        ready = []
+        for metric in chosen:
+            mine = own[id(metric)]
+            numbered = partial(metric.next_ids, real)
+            items = as_items(mine, ids=ids, numbered=numbered, value_range=value_range)
+            shared = known.setdefault(tuple(item.id for item in items), {})
+            for spec in metric.extractors.values():
+                if items and spec.fingerprint not in shared:
+                    shared[spec.fingerprint] = self._loop.extract(spec, items)
+            found = {
+                role: shared[spec.fingerprint] for role, spec in metric.extractors.items() if items
+            }
+            ready.append((metric, items, found))
+        for metric, items, found in ready:
+            if items:
+                metric.update_features(as_samples(items), found, real=real)
+
+    def _require_used(self, chosen: Sequence[Metric], given: Mapping[str, Any], real: bool) -> None:
+        if not chosen:
+            raise InputError("no metric of this set has a reference side; drop real=True")
+        takes = frozenset().union(*(metric.takes() for metric in chosen))
+        for name in given:
+            if name not in takes:
+                raise UsageError(
+                    f"no metric of this set has a use for {name}={did_you_mean(name, takes)}"
+                )
+
+    def compute(self) -> dict[str, Result]:
+        """Return name to result; see :meth:`Metric.compute`."""
+        return {name: metric.compute() for name, metric in self._metrics.items()}
+
+    def reset(self, *, keep_reference: bool = False) -> None:
+        """Forget every sample; those of reference sides only unless they are to be kept."""
+        for metric in self._metrics.values():
+            metric.reset(keep_reference=keep_reference)
+
+    def merge(self, other: Self) -> Self:
+        """Add what another set of the same metrics accumulated.
+
+        Raises:
+            InputError: It has other names.
+            ProtocolMismatchError: A metric has another protocol.
+        """
+        if self.keys() != other.keys():
+            raise InputError(f"sets of {', '.join(self)} and {', '.join(other)} do not merge")
+        for name, metric in self._metrics.items():
+            metric.merge(other[name])
+        return self
