@@ -23,6 +23,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "inception_influence": (SHARES,),
     "inception_score": (SHARES,),
     "kernel_distance": (X, X + 1),
+    "kernel_estimate": (X, X + 1),
     "kernel_influence": (X, X + 1),
     "mean_interval": (X[:, 0],),
     "normal_interval": (1.0, 0.1),
