@@ -21,7 +21,7 @@ from typing import Any
 from genmetrics.cli import output
 from genmetrics.cli.main import main
 from genmetrics.core.registry import register
-from genmetrics.run import evaluate, launch, ranks
+from genmetrics.run import evaluate, exchange, launch
 
 from .toys import ToyBrightness, ToyExtractor, ToySpec
 
@@ -84,7 +84,8 @@ def arm(place: str, what: str) -> None:
         # a shard is two files: what the extractor is, once, and the rows
         os.fsync = after(3, what, os.fsync)
     elif place == "arrived":
-        ranks._exchange = after(5, what, ranks._exchange)  # type: ignore[assignment]
+        swap = after(5, what, exchange.Exchange.swap)
+        exchange.Exchange.swap = swap  # type: ignore[method-assign]
     elif place == "end":
         whole = evaluate.run_plan
 

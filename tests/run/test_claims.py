@@ -14,8 +14,9 @@ from torch.distributed import HashStore
 
 from genmetrics.core.sample import Sample
 from genmetrics.run.extract import _AHEAD, Batch, Extraction, How, Prepared, Who, _Stage
+from genmetrics.run.group import Group
 from genmetrics.run.progress import Silent
-from genmetrics.run.ranks import ALONE, Claim, Group
+from genmetrics.run.ranks import ALONE, Claim
 from genmetrics.run.store import FeatureStore
 
 SLOWER = 10
