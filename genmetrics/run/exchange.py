@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Data = memoryview | bytearray
 
 NOTHING = memoryview(bytearray())
-_LIMIT = timedelta(minutes=10)  # for one transfer, once all ranks have arrived
+LIMIT = timedelta(minutes=10)  # for one transfer, once all ranks have arrived
 
 
 class Call(IntEnum):
@@ -46,22 +46,23 @@ def pack(value: object) -> memoryview:
 
 
 class Exchange:
-    """A gloo group of the run's own, beside the process group of the program around it.
+    """Collectives of the run, from and to the memory of the CPU, each value at its own size.
 
-    The program's group is never left in the middle of a collective: an exchange that is broken off,
-    by an interrupt or because a rank died, breaks this group alone, and closing it releases whoever
-    waits in it. Values travel from and to the memory of the CPU, each at its own size.
-
-    Making one is a collective of the default group.
+    Args:
+        apart: Use a gloo group of the run's own beside the process group of the program, which is
+            then never left in the middle of a collective: an exchange that is broken off, by an
+            interrupt or because a rank died, breaks this group alone, and closing it releases
+            whoever waits in it. Making it is a collective of the program's group.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool) -> None:
         from torch import distributed
 
         self._group: ProcessGroup | None = None
         self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
-        # the other type is for processes that are not in the group
-        self._group = cast("ProcessGroup", distributed.new_group(backend="gloo", timeout=_LIMIT))
+        if apart:  # the other type that it may have is for processes that are not in the group
+            made = distributed.new_group(backend="gloo", timeout=LIMIT)
+            self._group = cast("ProcessGroup", made)
 
     def swap(self, call: Call, mine: Data) -> dict[int, Any]:
         """Take part in an exchange; returns what others brought for this rank, by their ranks.
@@ -91,7 +92,7 @@ class Exchange:
         return found
 
     def close(self) -> None:
-        """Leave the group; whoever waits in it for this rank gets an error."""
+        """Leave the run's own group; whoever waits in it for this rank gets an error."""
         from torch import distributed
 
         if self._group is not None:

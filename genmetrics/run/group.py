@@ -96,7 +96,7 @@ class Group(Ranks):
         self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
         self._state = _accelerate_state(self._asked_device)
         try:
-            exchange = self._exchange = Exchange()
+            exchange = self._exchange = Exchange(apart=not self._owned)
             self._store, self._lines = open_store(
                 self.rank,
                 self.world,

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from genmetrics.core.errors import RankError, UsageError
+from genmetrics.run.exchange import LIMIT
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -25,7 +26,6 @@ MEETING = 600.0
 SILENCE = 20.0
 """Seconds after which a machine that does not answer any more counts as gone."""
 _GRACE = 10.0  # seconds a rank has to end by itself once rank 0 is gone
-_TRANSFER = timedelta(minutes=10)  # for one exchange of values, once all ranks have arrived
 _POLL = 0.05
 
 
@@ -119,7 +119,7 @@ def meet(backend: str, lost: Callable[[], Lost | None]) -> int:
             local = store.add(f"on/{socket.gethostname()}", 1) - 1
             os.environ["LOCAL_RANK"] = os.environ.get("SLURM_LOCALID", str(local))
         distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=world, timeout=_TRANSFER
+            backend, store=store, rank=rank, world_size=world, timeout=LIMIT
         )
     except RuntimeError as error:
         raise RankError(
