@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +17,7 @@ from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
+from genmetrics.cli.signals import Ending
 from genmetrics.core.errors import GenmetricsError, RankError, UsageError, did_you_mean
 from genmetrics.core.memory import keep_freed_memory
 from genmetrics.run.meeting import STARTER, have_met, launched_world
@@ -104,13 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     ARGUMENTS[:] = sys.argv[1:] if argv is None else argv
     try:
-        with _clean_end_when_terminated():
-            return _run(argv)
+        with Ending() as ending:
+            return _run(argv, ending)
     finally:
         release_stderr()
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run(argv: Sequence[str] | None, ending: Ending) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(
@@ -126,22 +124,11 @@ def _run(argv: Sequence[str] | None) -> int:
         return _fail(_explain(error, sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    if ending.number:  # also where the exception it raised was lost
+        code = 128 + ending.number
     if code == INTERRUPTED:
         tell("interrupted", quiet=not _speaks())
     return code if isinstance(code, int) else OK
-
-
-@contextmanager
-def _clean_end_when_terminated() -> Iterator[None]:
-    """Let SIGTERM unwind as an exit does, so that temporary folders are removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> int:

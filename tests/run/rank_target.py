@@ -42,6 +42,16 @@ class Toy(ToyBrightness):
         super().__init__(ToySpec(log=log, pause=pause, fault=mark), device)
 
 
+class Lost:
+    """Its destructor meets a signal, whose exception Python drops there."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
 def fail(what: str) -> None:
     """Do what was ordered."""
     if what == "kill":
@@ -53,6 +63,8 @@ def fail(what: str) -> None:
         ctypes.PyDLL(None).usleep(int(PAUSE * 1e6))
     elif what == "sleep":
         time.sleep(PAUSE)
+    elif what in ("SIGINT", "SIGTERM"):
+        Lost(getattr(signal, what))
     elif what == "exit":
         sys.exit(3)
     elif what == "full":

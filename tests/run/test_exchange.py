@@ -1,6 +1,6 @@
 """Values travel once, at their own size, to those who want them.
 
-Retold here: sharing a value of 100 MB padded it to the largest and gathered it everywhere, at 770 to
+Retold here: sharing 100 MB from one rank padded and gathered them everywhere, at 770 to
 860 MB a rank.
 """
 
