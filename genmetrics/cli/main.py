@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +19,11 @@ from genmetrics.cli.eval import evaluate
 from genmetrics.cli.list import list_metrics
 from genmetrics.cli.output import ARGUMENTS, prepare_streams, release_stderr, tell
 from genmetrics.cli.show import show
+from genmetrics.cli.signals import Ending
 from genmetrics.cli.usage import bare_flags, explain
 from genmetrics.core.errors import (
     GenmetricsError,
+    ModelError,
     PluginWarning,
     RankError,
     UsageError,
@@ -124,13 +124,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     ARGUMENTS[:] = sys.argv[1:] if argv is None else argv
     try:
-        with _clean_end_when_terminated(), _warnings_as_lines():
-            return _run(argv)
+        with Ending() as ending, _warnings_as_lines():
+            return _run(argv, ending)
     finally:
         release_stderr()
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run(argv: Sequence[str] | None, ending: Ending) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(
@@ -138,7 +138,7 @@ def _run(argv: Sequence[str] | None) -> int:
             prog_name="genmetrics",
             standalone_mode=False,
         )
-    except RankError as error:
+    except (ModelError, RankError) as error:
         return _fail(str(error), FAILED)
     except GenmetricsError as error:
         return _fail(str(error))
@@ -146,22 +146,11 @@ def _run(argv: Sequence[str] | None) -> int:
         return _fail(explain(error, sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    if ending.number:  # also where the exception it raised was lost
+        code = 128 + ending.number
     if code == INTERRUPTED:
         tell("interrupted", quiet=not _speaks())
     return code if isinstance(code, int) else OK
-
-
-@contextmanager
-def _clean_end_when_terminated() -> Iterator[None]:
-    """Let SIGTERM unwind as an exit does, so that temporary folders are removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

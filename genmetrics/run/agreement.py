@@ -72,13 +72,22 @@ def same_files(samples: Sequence[Sample], ranks: Ranks) -> None:
     if len(set(places)) == 1:
         return
     first = places.index(places[ranks.rank]) == ranks.rank  # one rank of each place looks
-    found = ranks.gather(file_sizes(samples) if first else {})
+    found = ranks.gather_to_main(file_sizes(samples) if first else {})
+    wrong = ranks.share(lambda: _unlike_files(found, places))
+    if wrong is not None:
+        raise InputError(wrong)
+
+
+def _unlike_files(
+    found: Sequence[Mapping[str, int | None]], places: Sequence[tuple[str, str]]
+) -> str | None:
+    """Say which file differs on which machine; the main rank compares for all."""
     for file, size in found[0].items():
         for rank, sizes in enumerate(found):
             if sizes and sizes[file] != size:
-                host = places[rank][0]
                 what = "is missing" if sizes[file] is None else f"has {sizes[file]} bytes"
-                raise InputError(
-                    f"{file} {what} on rank {rank} ({host}) and has {size} bytes on rank 0"
-                    f" ({places[0][0]}); all machines must see the same files under one path"
+                return (
+                    f"{file} {what} on rank {rank} ({places[rank][0]}) and has {size} bytes on rank"
+                    f" 0 ({places[0][0]}); all machines must see the same files under one path"
                 )
+    return None

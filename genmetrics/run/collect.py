@@ -30,9 +30,8 @@ def collect(job: Job, store: FeatureStore, ranks: Ranks) -> None:
     for start in range(0, len(lacking), PIECE):
         piece = lacking[start : start + PIECE]
         nothing = _Offer([], None)
-        offers = ranks.gather(nothing if ranks.main else _offer(job.spec, piece, store))
-        if ranks.main:
-            _accept(job.spec, offers, store)
+        offers = ranks.gather_to_main(nothing if ranks.main else _offer(job.spec, piece, store))
+        _accept(job.spec, offers, store)
 
 
 def _lacking(job: Job, store: FeatureStore) -> list[str]:

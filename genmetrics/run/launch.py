@@ -12,8 +12,9 @@ from typing import Self
 
 from genmetrics.core.device import cores
 from genmetrics.core.errors import UsageError
+from genmetrics.run.group import Group
 from genmetrics.run.meeting import STARTER, Lost, launched_world
-from genmetrics.run.ranks import ALONE, Group, Ranks
+from genmetrics.run.ranks import ALONE, Ranks
 
 _GRACE = 12.0  # seconds started ranks have to end by themselves
 _CROWD = 4  # ranks a core; each holds its own copy of the models
@@ -22,7 +23,7 @@ _NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
 
 @contextmanager
 def world(processes: int | None, device: str, command: Sequence[str]) -> Iterator[Ranks]:
-    """Enter the world this process belongs to.
+    """Enter the world this process belongs to, and exists for: it ends when the world does.
 
     Args:
         processes: Ranks to run on this machine; None is one, or what a launcher started.
@@ -40,7 +41,7 @@ def world(processes: int | None, device: str, command: Sequence[str]) -> Iterato
             raise UsageError(
                 f"--processes {processes} inside a launcher that started {launched}; drop it"
             )
-        with Group(device, _lost_starter) if launched > 1 else ALONE as ranks:
+        with Group(device, _lost_starter, owned=True) if launched > 1 else ALONE as ranks:
             yield ranks
     elif processes in (None, 1):
         yield ALONE
@@ -48,13 +49,19 @@ def world(processes: int | None, device: str, command: Sequence[str]) -> Iterato
         assert processes is not None
         if processes > _CROWD * cores():
             raise UsageError(f"--processes {processes} on {cores()} cores; pass one a core or card")
-        with _Started(processes, command) as others, Group(device, others.lost) as ranks:
+        with (
+            _Started(processes, command) as others,
+            Group(device, others.lost, owned=True) as ranks,
+        ):
             others.met = True
             yield ranks
 
 
 def joined(device: str) -> Ranks:
-    """Return the world that a launcher or the caller's own process group made; one without."""
+    """Return the world that a launcher or the caller's own process group made; one without.
+
+    It never ends this process, which is the caller's: whatever happens becomes an error.
+    """
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():

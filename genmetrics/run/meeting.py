@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from genmetrics.core.errors import RankError, UsageError
+from genmetrics.run.exchange import LIMIT
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -24,7 +26,6 @@ MEETING = 600.0
 SILENCE = 20.0
 """Seconds after which a machine that does not answer any more counts as gone."""
 _GRACE = 10.0  # seconds a rank has to end by itself once rank 0 is gone
-_TRANSFER = timedelta(minutes=10)  # for one exchange of values, once all ranks have arrived
 _POLL = 0.05
 
 
@@ -118,7 +119,7 @@ def meet(backend: str, lost: Callable[[], Lost | None]) -> int:
             local = store.add(f"on/{socket.gethostname()}", 1) - 1
             os.environ["LOCAL_RANK"] = os.environ.get("SLURM_LOCALID", str(local))
         distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=world, timeout=_TRANSFER
+            backend, store=store, rank=rank, world_size=world, timeout=LIMIT
         )
     except RuntimeError as error:
         raise RankError(
@@ -155,13 +156,16 @@ def _until(ready: Callable[[], bool], address: Address, lost: Callable[[], Lost 
         time.sleep(_POLL)
 
 
-def open_store(rank: int, world: int, share: Callable[[object], Any]) -> tuple[TCPStore, Lines]:
+def open_store(
+    rank: int, world: int, share: Callable[[object], Mapping[int, Any]], *, force: bool
+) -> tuple[TCPStore, Lines]:
     """Open a key-value store of the run's own, and lines, on free ports of rank 0's machine.
 
     Args:
         rank: This one.
         world: Number of ranks.
-        share: Returns on every rank what rank 0 passes.
+        share: Returns on every other rank, under 0, what rank 0 passes.
+        force: As :class:`Lines` takes it.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -174,14 +178,14 @@ def open_store(rank: int, world: int, share: Callable[[object], Any]) -> tuple[T
         with socket.create_server(("", 0), family=family, dualstack_ipv6=both) as server:
             share((host, store.port, server.getsockname()[1]))
             return store, Lines(_accept(server, world - 1))
-    host, port, line = share(None)
+    host, port, line = share(None)[0]
     store = TCPStore(host, port, world, False, limit, wait_for_workers=False)
     try:
         connection = socket.create_connection((host, line), timeout=SILENCE)
         connection.sendall(rank.to_bytes(4))
     except OSError as error:
         raise RankError(f"rank {rank} cannot reach rank 0 at {host}:{line}: {error}") from error
-    return store, Lines({0: connection}, own=rank)
+    return store, Lines({0: connection}, own=rank, force=force)
 
 
 def _accept(server: socket.socket, count: int) -> dict[int, socket.socket]:
@@ -200,70 +204,88 @@ def _accept(server: socket.socket, count: int) -> dict[int, socket.socket]:
 
 
 class Lines:
-    """A silent connection from each rank to rank 0: it breaks when one of the two is gone.
+    """A connection from each rank to rank 0: it breaks when one of the two is gone.
 
     The kernel breaks it: at once where a process ended, after :data:`SILENCE` where a machine does
     not answer. So a rank is never taken for dead because it computes, keeps Python's lock, or is
-    stopped for a while.
+    stopped for a while. Nothing is said but the last word of a rank 0 that fails: it waits at the
+    other end until it is asked for, also when the process that said it is long gone.
 
     Args:
         lines: The connections of this rank, by the rank at the other end.
         own: This rank.
+        force: End this process some time after rank 0 if it does not end by itself.
     """
 
-    def __init__(self, lines: dict[int, socket.socket], own: int = 0) -> None:
+    def __init__(
+        self, lines: dict[int, socket.socket], own: int = 0, *, force: bool = False
+    ) -> None:
         self._lines, self._own = lines, own
         self._broken: set[int] = set()
-        self.told = False
-        """Whether rank 0 left after it had spoken for all."""
+        self._heard = b""
         self._left = threading.Event()
         for line in lines.values():
             _keep_alive(line)
-            line.setblocking(own > 0)
+            line.setblocking(False)
         self._thread = threading.Thread(target=self._watch, name="genmetrics-line", daemon=True)
-        if own > 0:
+        if force and own > 0:
             self._thread.start()
 
     def broken(self) -> set[int]:
         """Return the ranks at the other ends that are gone."""
-        if self._own == 0:
-            self._broken |= {rank for rank, line in self._lines.items() if _is_broken(line)}
+        for rank in self._lines.keys() - self._broken:
+            if self._ended(self._lines[rank]):
+                self._broken.add(rank)
         return self._broken
 
-    def close(self, *, told: bool = False) -> None:
-        """Break the lines from this end; rank 0 may say that it has ``told`` why."""
+    @property
+    def said(self) -> str | None:
+        """What rank 0 said before it left, once its line is broken; None if it was cut short."""
+        return self._heard[:-1].decode() if self._heard.endswith(b"\n") else None
+
+    def wait(self, seconds: float) -> None:
+        """Wait until rank 0 is known to be gone, no longer than this."""
+        deadline = time.monotonic() + seconds
+        while 0 in self._lines.keys() - self.broken() and time.monotonic() < deadline:
+            time.sleep(_POLL)
+
+    def close(self, last_word: str = "") -> None:
+        """Break the lines from this end; rank 0 may say why."""
         self._left.set()
         for line in self._lines.values():
             with contextlib.suppress(OSError):  # the other end was faster
-                if told and self._own == 0:
-                    line.send(b"!")
+                if last_word and self._own == 0:
+                    line.settimeout(1)
+                    line.sendall(f"{last_word}\n".encode())
                 line.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join(timeout=1)  # it has nothing left to wait for
         for line in self._lines.values():
             line.close()
 
+    def _ended(self, line: socket.socket) -> bool:
+        try:
+            while said := line.recv(4096):
+                self._heard += said
+        except BlockingIOError:
+            return False
+        except OSError:  # reset, or no answer
+            pass
+        return True
+
     def _watch(self) -> None:
-        """End this process some time after rank 0 if it does not end by itself.
+        """End this process some time after rank 0.
 
         It may be in a long forward pass, or wait inside C++ for what a dead machine never sends.
         """
-        with contextlib.suppress(OSError):
-            self.told = bool(self._lines[0].recv(1))
-        self._broken.add(0)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._lines[0], selectors.EVENT_READ)
+            selector.select()
         if not self._left.wait(_GRACE):
-            if not self.told:
+            self.broken()
+            if self.said is None:
                 complain(f"rank {self._own}: {Lost(0)}")
             os._exit(1)
-
-
-def _is_broken(line: socket.socket) -> bool:
-    try:
-        return not line.recv(1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
 
 
 def _keep_alive(line: socket.socket) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from genmetrics.cli import output
 from genmetrics.cli.main import main
 from genmetrics.core.registry import register
-from genmetrics.run import evaluate, launch, ranks
+from genmetrics.run import evaluate, exchange, launch
 
 from .toys import ToyBrightness, ToyExtractor, ToySpec
 
@@ -42,6 +42,16 @@ class Toy(ToyBrightness):
         super().__init__(ToySpec(log=log, pause=pause, fault=mark), device)
 
 
+class Lost:
+    """Its destructor meets a signal, whose exception Python drops there."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
 def fail(what: str) -> None:
     """Do what was ordered."""
     if what == "kill":
@@ -53,6 +63,8 @@ def fail(what: str) -> None:
         ctypes.PyDLL(None).usleep(int(PAUSE * 1e6))
     elif what == "sleep":
         time.sleep(PAUSE)
+    elif what in ("SIGINT", "SIGTERM"):
+        Lost(getattr(signal, what))
     elif what == "exit":
         sys.exit(3)
     elif what == "full":
@@ -84,7 +96,8 @@ def arm(place: str, what: str) -> None:
         # a shard is two files: what the extractor is, once, and the rows
         os.fsync = after(3, what, os.fsync)
     elif place == "arrived":
-        ranks._exchange = after(5, what, ranks._exchange)  # type: ignore[assignment]
+        swap = after(5, what, exchange.Exchange.swap)
+        exchange.Exchange.swap = swap  # type: ignore[method-assign]
     elif place == "end":
         whole = evaluate.run_plan
 

@@ -14,8 +14,9 @@ from torch.distributed import HashStore
 
 from genmetrics.core.sample import Sample
 from genmetrics.run.batches import Batch
+from genmetrics.run.group import Group
 from genmetrics.run.progress import Silent
-from genmetrics.run.ranks import ALONE, Claim, Group
+from genmetrics.run.ranks import ALONE, Claim
 from genmetrics.run.stage import _AHEAD, Stage
 from genmetrics.run.store import FeatureStore
 from genmetrics.run.work import Extraction, How, Job, Prepared, Who

@@ -15,9 +15,9 @@ import pytest
 
 from genmetrics.core.errors import InputError, MissingExtraError, RankError, UsageError
 from genmetrics.run import meeting
+from genmetrics.run.group import Group, _describe
 from genmetrics.run.launch import _lost_starter
 from genmetrics.run.meeting import STARTER, Lines
-from genmetrics.run.ranks import Group, _describe
 
 
 class Store:
@@ -51,8 +51,15 @@ class Gone(Store):
     add = check = get = compare_set = _fail
 
 
-def rank_of_two(rank: int, store: Store) -> Group:
-    group = Group("cpu")
+def connected() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a line."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        return one, server.accept()[0]
+
+
+def rank_of_two(rank: int, store: Store, *, owned: bool = False) -> Group:
+    group = Group("cpu", owned=owned)
     group.rank, group.world, group._store = rank, 2, store  # type: ignore[assignment]
     return group
 
@@ -82,14 +89,16 @@ def test_an_error_keeps_its_kind_on_other_ranks(error, raised, message):
     assert type(caught.value) is raised
 
 
-def test_a_rank_without_its_store_leaves_at_once(capsys):
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_rank_without_its_store_leaves_at_once(capsys, owned):
+    """It speaks where nobody else does: not in a program that gets the error."""
     began = time.monotonic()
-    group = rank_of_two(1, Gone())
+    group = rank_of_two(1, Gone(), owned=owned)
     with pytest.raises(RankError, match="rank 0 is gone"):
         group.check()
     group.__exit__(InputError, InputError("own error"), None)
     assert time.monotonic() - began < 1
-    assert capsys.readouterr().err == "genmetrics: error: rank 1: own error\n"
+    assert capsys.readouterr().err == ("genmetrics: error: rank 1: own error\n" if owned else "")
 
 
 def test_pieces_of_work_are_claimed_once_and_counted_alike():
@@ -123,10 +132,40 @@ def test_a_line_breaks_when_the_other_end_closes_and_not_before(monkeypatch):
     time.sleep(0.05)
     assert lines.broken() == {1}
     assert lines.broken() == {1}
-    lines.close(told=True)
-    assert ends[1].recv(9) == b"!"
-    assert ends[1].recv(9) == b""
-    ends[1].close()
+    other = Lines({0: ends[1]}, own=2)
+    assert other.broken() == set()
+    lines.close("why")
+    other.wait(5)
+    assert other.broken() == {0}
+    assert other.said == "why"
+    other.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"half a w"])
+def test_a_rank_0_that_is_killed_said_nothing(said):
+    theirs, ours = connected()
+    line = Lines({0: ours}, own=1)
+    theirs.send(said)
+    assert line.broken() == set()
+    theirs.close()
+    line.wait(5)
+    assert line.broken() == {0}
+    assert line.said is None
+    line.close()
+
+
+def test_what_rank_0_failed_of_outlives_it():
+    """It left, its store with it, before this rank came back from a long forward."""
+    theirs, ours = connected()
+    theirs.send(b'["InputError", "rank 0: why"]\n')
+    theirs.close()
+    group = rank_of_two(1, Gone())
+    group._lines = Lines({0: ours}, own=1)
+    group._lines.wait(5)
+    for ask in (group.check, group.flagged, lambda: group.tally(1), lambda: next(group.claims(3))):
+        with pytest.raises(InputError, match="^rank 0: why$"):
+            ask()
+    group.__exit__(InputError, InputError("rank 0: why"), None)
 
 
 def test_what_started_this_process_is_gone(monkeypatch):

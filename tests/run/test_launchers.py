@@ -175,11 +175,14 @@ class Watched(Ranks):
         self._job, self._theirs = job, theirs
         self.said: list[Any] = []
 
-    def gather(self, value: Any, meanwhile: Any = None) -> list[Any]:
+    def share(self, make: Any) -> Any:
+        """The main rank alone knows what is lacking."""
+        self._lacking = make()
+        self.said.append(self._lacking)
+        return self._lacking
+
+    def gather_to_main(self, value: Any, meanwhile: Any = None) -> list[Any]:
         self.said.append(value)
-        if isinstance(value, list):  # what is lacking, which the main rank alone knows
-            self._lacking = value
-            return [value, None]
         piece = self._lacking[: collecting.PIECE]
         self._lacking = self._lacking[collecting.PIECE :]
         return [value, collecting._offer(self._job.spec, piece, self._theirs)]

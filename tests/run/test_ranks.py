@@ -235,6 +235,33 @@ def test_the_run_is_interrupted(job, tmp_path, capsys, number, code):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.3, 1.8, 2.4, 4.0])
+def test_it_is_interrupted_at_any_moment(job, tmp_path, delay):
+    """While models are imported, ranks meet, work, or wait for each other."""
+    with started(tmp_path, "processes", *job, faults="1:forward1:sleep") as world:
+        while len(world.left()) < 2:
+            time.sleep(0.02)
+        time.sleep(delay)
+        world.processes[0].send_signal(signal.SIGINT)
+        end = world.end()
+    # Python ends by the signal where it met the text of a class that is being made; shells say 130
+    assert end.codes[0] in (130, -signal.SIGINT)
+    assert end.stderr == "genmetrics: interrupted\n"
+    assert end.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_that_meets_a_destructor_is_not_lost(job, tmp_path, name, code):
+    """Python said "Exception ignored", the run went on, and ended with 0."""
+    end = run(tmp_path, "processes", *job, faults=f"0:forward2:{name}")
+    assert end.codes == [code]
+    assert end.stderr == ("genmetrics: interrupted\n" if code == 130 else "")
+    assert end.stdout == ""
+    assert forwards(tmp_path) < COUNT // BATCH
+
+
+@pytest.mark.slow
 def test_it_is_interrupted_before_all_have_met(job, tmp_path):
     with started(tmp_path, "processes", *job, faults="1:start:sleep") as world:
         time.sleep(2.5)
