@@ -99,14 +99,14 @@ def arm(place: str, what: str) -> None:
         swap = after(5, what, exchange.Exchange.swap)
         exchange.Exchange.swap = swap  # type: ignore[method-assign]
     elif place == "end":
-        whole = evaluate.run_plan
+        whole = evaluate.evaluate
 
-        def run_plan(*args: Any, **options: Any) -> Any:
-            report = whole(*args, **options)
+        def evaluate_all(*args: Any, **options: Any) -> Any:
+            reports = whole(*args, **options)
             fail(what)
-            return report
+            return reports
 
-        evaluate.run_plan = run_plan
+        evaluate.evaluate = evaluate_all
     else:
         raise ValueError(place)
 
