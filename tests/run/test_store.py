@@ -35,7 +35,7 @@ def test_rows_come_back_in_the_order_asked_for_from_any_shards(tmp_path):
 def test_another_protocol_sees_nothing(tmp_path):
     store = FeatureStore(tmp_path)
     store.write(SPEC, KEYS[:1], features([0]))
-    assert not store.keys(ToySpec(fault="x"))
+    assert not store.known(ToySpec(fault="x"))
     with pytest.raises(InputError, match="has no toy features"):
         store.read(ToySpec(fault="x"), KEYS[:1])
 
@@ -50,10 +50,10 @@ def test_a_damaged_shard_counts_as_missing_and_is_named(tmp_path):
         broken = {"flip": whole[:-1] + bytes([whole[-1] ^ 1]), "cut": whole[:50], "empty": b""}
         shard.write_bytes(broken[kind])
         again = FeatureStore(tmp_path)
-        assert len(again.keys(SPEC)) == 2
+        assert len(again.known(SPEC)) == 2
         assert again.damaged == [shard]
         shard.write_bytes(whole)
-    assert len(FeatureStore(tmp_path).keys(SPEC)) == 4
+    assert len(FeatureStore(tmp_path).known(SPEC)) == 4
 
 
 def test_equal_rows_of_two_ranks_are_one_file(tmp_path):
@@ -79,7 +79,7 @@ def test_usage_and_remove(tmp_path):
     (usage,) = store.usage()
     assert (usage.extractor, usage.rows, usage.shards) == ("toy", 3, 1)
     store.remove(usage)
-    assert not store.keys(SPEC)
+    assert not store.known(SPEC)
 
 
 @pytest.mark.slow
@@ -105,6 +105,6 @@ def test_a_writer_killed_at_any_moment_leaves_whole_shards_only(tmp_path):
     process.wait()
     process.stdout.close()
     store = FeatureStore(tmp_path)
-    known = store.keys(ToySpec())
+    known = store.known(ToySpec())
     assert written <= len(known) <= written + 1
     assert store.damaged == []
