@@ -29,7 +29,7 @@ _TYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
 _HASHED = 1 << 20  # bytes hashed at a time
-_GAP = 1 << 16  # bytes that are read along rather than skipped by another call
+_GAP = 1 << 14  # bytes that are read along rather than skipped by another call
 
 
 class _Tensor(NamedTuple):

@@ -19,7 +19,7 @@ from genmetrics.run.index import KeyIndex, words_of
 from genmetrics.run.shard import SUFFIX, Shard, pack
 
 _ROW = 32  # bits of a place that hold the row; those above hold the shard's number
-_AT_ONCE = 1 << 20  # digests that enter the index together
+_AT_ONCE = 1 << 17  # digests that enter the index together
 
 
 class Usage(NamedTuple):
