@@ -32,16 +32,22 @@ def require_local(
         raise UsageError(f"{what} {shown} is an address; {fix}".strip())
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
+def write_atomic(path: Path, data: bytes | str, *, durable: bool = True) -> None:
     """Write under a temporary name in the same folder, fsync, rename; see :func:`write_together`.
+
+    Args:
+        path: The file.
+        data: What it shall hold.
+        durable: Whether to fsync. Without it the file is whole if the process dies, but may not be
+            if the machine does.
 
     Raises:
         InputError: The folder cannot be made or written, or the disk is full; nothing is left.
     """
-    write_together({path: data})
+    write_together({path: data}, durable=durable)
 
 
-def write_together(files: Mapping[Path, bytes | str]) -> None:
+def write_together(files: Mapping[Path, bytes | str], *, durable: bool = True) -> None:
     """Write several files; none gets its name before all are on disk.
 
     Raises:
@@ -51,7 +57,7 @@ def write_together(files: Mapping[Path, bytes | str]) -> None:
     path = Path()
     try:
         for path, data in files.items():
-            waiting[path] = _write_temporary(path, data)
+            waiting[path] = _write_temporary(path, data, durable)
         for path, temporary in waiting.items():
             temporary.replace(path)
     except OSError as error:
@@ -61,7 +67,7 @@ def write_together(files: Mapping[Path, bytes | str]) -> None:
         raise InputError(f"{path} cannot be written: {reason}; choose another place") from error
 
 
-def _write_temporary(path: Path, data: bytes | str) -> Path:
+def _write_temporary(path: Path, data: bytes | str, durable: bool) -> Path:
     payload = data.encode() if isinstance(data, str) else data
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
@@ -70,7 +76,8 @@ def _write_temporary(path: Path, data: bytes | str) -> Path:
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         # mkstemp makes private files; what we write is meant to be shared like any other file
         temporary.chmod(0o666 & ~_UMASK)
     except OSError:

@@ -113,7 +113,7 @@ VIEWS = {
         View("frames", {"image": "video"}, (), _frames),
         View("frame_pairs", {"image": "video", "reference": "video"}, (), _frame_pairs),
         View("crops", {}, ("boxes",), _crops),
-        View("questions", {"question": "questions"}, (), _questions),
+        View("questions", {"question": "questions"}, ("questions",), _questions),
     )
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.rows import Features, take
 from genmetrics.run.ranks import Ranks
@@ -35,22 +37,24 @@ def collect(job: Job, store: FeatureStore, ranks: Ranks) -> None:
 
 
 def _lacking(job: Job, store: FeatureStore) -> list[str]:
-    known = store.keys(job.spec)
-    return [key for key in dict.fromkeys(job.keys) if key not in known]
+    keys = list(dict.fromkeys(job.keys))
+    return _chosen(keys, ~store.known(job.spec).having(keys))
+
+
+def _chosen(keys: Sequence[str], which: np.ndarray) -> list[str]:
+    return [keys[row] for row in np.flatnonzero(which).tolist()]
 
 
 def _offer(spec: ExtractorSpec, keys: Sequence[str], store: FeatureStore) -> _Offer:
     """Read what of ``keys`` this rank has; failed samples are in no store."""
-    known = store.keys(spec)
-    mine = [key for key in keys if key in known]
+    mine = _chosen(keys, store.known(spec).having(keys))
     return _Offer(mine, store.read(spec, mine) if mine else None)
 
 
 def _accept(spec: ExtractorSpec, offers: Sequence[_Offer], store: FeatureStore) -> None:
     """Write each row once, whoever offers it too."""
     for keys, features in offers:
-        known = store.keys(spec)
-        new = [i for i, key in enumerate(keys) if key not in known]
+        new = np.flatnonzero(~store.known(spec).having(keys)).tolist()
         if new:
             assert features is not None
             store.write(spec, [keys[i] for i in new], take(features, new))

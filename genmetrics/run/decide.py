@@ -155,7 +155,8 @@ class Decider:
 
     def _read(self, spec: ExtractorSpec, samples: Sequence[Sample]) -> Features:
         reads = spec.reads
-        return self.store.open(spec, [sample.digest(reads) for sample in samples])
+        keys = [sample.digest(reads) for sample in samples]
+        return self.store.open(spec, keys, list(spec.outputs))
 
     def _usable(self, metric: Metric, side: Side) -> tuple[Sequence[Sample], dict[str, Failure]]:
         """Samples that every extractor of the metric has something for, and why others lack it."""

@@ -182,7 +182,7 @@ def feature_store(cache: Cache) -> Iterator[FeatureStore]:
     """Open the feature store; without a cache it lives only as long as the run."""
     if cache is False:
         with tempfile.TemporaryDirectory(prefix="genmetrics-") as folder:
-            yield FeatureStore(folder)
+            yield FeatureStore(folder, durable=False)
         return
     if cache is None:
         from genmetrics.weights import home

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from genmetrics.core.errors import InputError, ModelError
 from genmetrics.core.fields import FIELDS
+from genmetrics.core.state import natural_key
 from genmetrics.run.collect import collect
 from genmetrics.run.remote import RemoteStage
 from genmetrics.run.stage import Stage
 from genmetrics.run.store import FeatureStore
-from genmetrics.run.work import Extraction, How, Job, describe_failures
+from genmetrics.run.work import Extraction, Failure, How, Job, Place, describe_failures
 
 
 def extract(jobs: Sequence[Job], store: FeatureStore, how: How) -> Extraction:
@@ -42,6 +44,8 @@ def extract(jobs: Sequence[Job], store: FeatureStore, how: How) -> Extraction:
         raise error(describe_failures(fatal, outcome.unseen))
     for job in jobs:
         collect(job, store, how.ranks)
+    # in an order that does not depend on who was first to fail
+    outcome.failures = dict(sorted(outcome.failures.items(), key=_place))
     return outcome
 
 
@@ -58,6 +62,11 @@ def stages(jobs: Sequence[Job]) -> list[tuple[str, list[Job]]]:
         groups.setdefault(key, []).append(job)
     order = sorted(groups, key=lambda key: (key[0], key[1] == "texts", key[2]))
     return [(key[1], groups[key]) for key in order]
+
+
+def _place(entry: tuple[tuple[Place, str | None], Failure]) -> tuple[Any, ...]:
+    (side, id_), extractor = entry[0]
+    return side, natural_key(id_), extractor or ""
 
 
 def _reads(job: Job) -> str:

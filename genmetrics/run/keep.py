@@ -13,8 +13,9 @@ from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.extractor import ExtractorSpec, broken_rows, unanswered_rows
 from genmetrics.core.rows import UNANSWERED, Features, concatenate, one_row, take
 from genmetrics.run.ranks import Ranks
-from genmetrics.run.store import FeatureStore, Writer
+from genmetrics.run.store import FeatureStore
 from genmetrics.run.work import Extraction, Failure, Job, Prepared, Who
+from genmetrics.run.writer import Writer
 
 CONVERSIONS = "_conversions"
 """Stored beside the outputs, one list of names a sample, so a resumed run counts the same."""
@@ -117,14 +118,20 @@ def known_keys(jobs: Sequence[Job], store: FeatureStore, ranks: Ranks) -> list[s
     share a file system, the first reads them all.
     """
     specs = [job.spec for job in jobs]
+    if ranks.world == 1:
+        return [_held(job, store.known(job.spec).having(job.keys)) for job in jobs]
     listings = ranks.gather([store.shards(spec) for spec in specs])
     for i, spec in enumerate(specs):
         before = {name for listing in listings[: ranks.rank] for name in listing[i]}
         store.scan(spec, [n for n in listings[ranks.rank][i] if n not in before])
-    found = ranks.gather([np.packbits(store.having(job.spec, job.keys)) for job in jobs])
-    known = []
-    for i, job in enumerate(jobs):
-        held = np.bitwise_or.reduce([bits[i] for bits in found])
-        rows = np.flatnonzero(np.unpackbits(held, count=len(job.keys)))
-        known.append({job.keys[row] for row in rows})
-    return known
+    having = [store.known(job.spec).having(job.keys) for job in jobs]
+    found = ranks.gather([np.packbits(one) for one in having])
+    held = [np.bitwise_or.reduce([bits[i] for bits in found]) for i in range(len(jobs))]
+    return [
+        _held(job, np.unpackbits(bits, count=len(job.keys)))
+        for job, bits in zip(jobs, held, strict=True)
+    ]
+
+
+def _held(job: Job, having: np.ndarray) -> set[str]:
+    return {job.keys[row] for row in np.flatnonzero(having)}

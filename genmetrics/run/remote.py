@@ -12,8 +12,9 @@ from genmetrics.core.rows import Features
 from genmetrics.run.batches import Batch
 from genmetrics.run.keep import Keeper, failure_of
 from genmetrics.run.stage import Stage
-from genmetrics.run.store import FeatureStore, Writer
+from genmetrics.run.store import FeatureStore
 from genmetrics.run.work import Extraction, How, Job, Prepared
+from genmetrics.run.writer import Writer
 
 Answer = tuple[Batch, list[Prepared], Features]
 

@@ -20,9 +20,10 @@ from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.batches import Batch, cut
 from genmetrics.run.keep import Keeper, failure_of, known_keys
 from genmetrics.run.ranks import Ranks
-from genmetrics.run.store import FeatureStore, Writer
+from genmetrics.run.store import FeatureStore
 from genmetrics.run.window import Task, ahead
 from genmetrics.run.work import Extraction, Failure, How, Job, Place, Prepared, Who
+from genmetrics.run.writer import Writer
 from genmetrics.samples.check import NAMING
 
 _AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from genmetrics.core.errors import GenmetricsError, InputError
+from genmetrics.core.errors import InputError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.files import write_atomic
-from genmetrics.core.rows import Features, Rows
+from genmetrics.core.rows import Features, Ragged, Rows, StoredRows, in_memory
+from genmetrics.run.index import KeyIndex, words_of
+from genmetrics.run.shard import SUFFIX, Shard, pack
 
-_KEYS = "keys"  # reserved tensor name: the content digests of a shard's rows
-
-
-class Place(NamedTuple):
-    """Where a row lies."""
-
-    shard: Path
-    row: int
+_ROW = 32  # bits of a place that hold the row; those above hold the shard's number
+_AT_ONCE = 1 << 17  # digests that enter the index together
 
 
 class Usage(NamedTuple):
@@ -35,22 +30,28 @@ class Usage(NamedTuple):
     rows: int
     shards: int
     bytes: int
+    """Of all shards, also of an older layout, which is not read any more."""
     folder: Path
 
 
 class FeatureStore:
     """Features by extractor fingerprint and content digest.
 
-    A shard holds the rows of one batch, is written under a temporary name and renamed, and is named
-    by the hash of its bytes: it is there whole or not at all, a damaged one is recognised and
-    counts as missing, and two ranks that write the same rows write the same file.
+    A shard is written under a temporary name and renamed, so it is there whole or not at all. It is
+    named by the hash of its header, which holds a hash of each tensor: two ranks that write the
+    same rows write the same file. Opening reads the headers and the digests alone; a shard whose
+    header or digests are damaged counts as missing. What was found is checked when it is read.
+
+    Args:
+        root: The folder; made when something is written.
+        durable: Whether files survive a failure of the machine, not only of the process.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, durable: bool = True) -> None:
         self.root = Path(root)
-        self._index: dict[str, dict[str, Place]] = {}
-        self._scanned: dict[str, set[str]] = {}
+        self.durable = durable
         self.damaged: list[Path] = []
+        self._shelves: dict[str, _Shelf] = {}
 
     def folder(self, spec: ExtractorSpec) -> Path:
         """Folder of an extractor's shards."""
@@ -58,202 +59,180 @@ class FeatureStore:
 
     def shards(self, spec: ExtractorSpec) -> list[str]:
         """Names of the shards on disk; equal names are equal rows, in whichever store."""
-        return sorted(shard.name for shard in self.folder(spec).glob("*.safetensors"))
+        return sorted(shard.name for shard in self.folder(spec).glob(f"*{SUFFIX}"))
 
     def scan(self, spec: ExtractorSpec, shards: Iterable[str]) -> None:
         """Learn what these shards hold, each read from disk once."""
-        index = self._index.setdefault(spec.fingerprint, {})
-        scanned = self._scanned.setdefault(spec.fingerprint, set())
-        folder = self.folder(spec)
+        shelf = self._shelf(spec)
+        shelf.scanned = True
+        found: list[tuple[int, np.ndarray]] = []
+        count = 0
         for name in shards:
-            if name not in scanned:
-                scanned.add(name)
-                index.update(self._scan(folder / name))
+            if not shelf.has(name):
+                words = self._words(shelf.folder / name)
+                found.append((shelf.number(name), words))
+                count += len(words)
+                if count >= _AT_ONCE:
+                    shelf.add(found)
+                    found, count = [], 0
+        shelf.add(found)
 
-    def keys(self, spec: ExtractorSpec) -> Mapping[str, Place]:
+    def known(self, spec: ExtractorSpec) -> KeyIndex:
         """Digests of everything that is known of what this extractor found.
 
-        The first call reads the shards on disk; :meth:`scan` and :meth:`write` add to it.
+        The first call reads the shards on disk, unless :meth:`scan` was told which ones to read;
+        that and :meth:`write` add to it, also to what was returned before.
         """
-        if spec.fingerprint not in self._index:
+        shelf = self._shelf(spec)
+        if not shelf.scanned:
             self.scan(spec, self.shards(spec))
-        return self._index[spec.fingerprint]
-
-    def having(self, spec: ExtractorSpec, keys: Sequence[str]) -> np.ndarray:
-        """Tell for each key whether its row is known to be here, bool ``(n,)``."""
-        known = self.keys(spec)
-        return np.fromiter((key in known for key in keys), dtype=bool, count=len(keys))
+        return shelf.known
 
     def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
         """Store the rows of ``keys``; returns when they are on disk."""
-        from safetensors.numpy import save
-
-        tensors = {_KEYS: np.frombuffer(bytes.fromhex("".join(keys)), np.uint8).reshape(-1, 32)}
-        for name, rows in features.items():
-            tensors[name] = _pack(rows)
-        records = [name for name, rows in features.items() if not isinstance(rows, np.ndarray)]
-        data = save(tensors, metadata={"records": json.dumps(sorted(records))})
-        folder = self.folder(spec)
-        if not (folder / "extractor.json").exists():
-            write_atomic(folder / "extractor.json", json.dumps(spec.to_dict(), indent=1))
-        shard = folder / f"{hashlib.sha256(data).hexdigest()[:32]}.safetensors"
-        write_atomic(shard, data)
-        self._scanned.setdefault(spec.fingerprint, set()).add(shard.name)
-        index = self._index.setdefault(spec.fingerprint, {})
-        index.update({key: Place(shard, row) for row, key in enumerate(keys)})
-
-    def open(self, spec: ExtractorSpec, keys: Sequence[str]) -> Features:
-        """Stand-in."""
-        return self.read(spec, keys)
+        words = words_of(keys)
+        name, data = pack(words, features)
+        shelf = self._shelf(spec)
+        described = shelf.folder / "extractor.json"
+        if not described.exists():
+            text = json.dumps(spec.to_dict(), indent=1)
+            write_atomic(described, text, durable=self.durable)
+        write_atomic(shelf.folder / name, data, durable=self.durable)
+        shelf.add([(shelf.number(name), words)])
 
     def read(
         self, spec: ExtractorSpec, keys: Sequence[str], outputs: Sequence[str] | None = None
     ) -> Features:
+        """Return the rows of ``keys`` in memory, in their order; see :meth:`open`."""
+        return in_memory(self.open(spec, keys, outputs))
+
+    def open(
+        self, spec: ExtractorSpec, keys: Sequence[str], outputs: Sequence[str] | None = None
+    ) -> Features:
         """Return the rows of ``keys``, in their order.
 
+        Vectors and scores stay on disk, and are read block by block by whoever uses them. Ragged
+        rows, records and larger arrays are read here.
+
+        Args:
+            spec: The extractor.
+            keys: Hex digests. One may come more than once.
+            outputs: Names of the outputs that are wanted; None is all of them.
+
         Raises:
-            InputError: A key is not in the store.
+            InputError: A key is not in the store, a shard lacks an output, or it is damaged. The
+                last is noticed when rows of that output are first read from that shard.
         """
-        index = self.keys(spec)
-        wanted: dict[Path, list[tuple[int, int]]] = {}
-        for position, key in enumerate(keys):
-            place = index.get(key)
-            if place is None:
-                raise InputError(f"{self.root} has no {spec.extractor} features of {key[:12]}")
-            wanted.setdefault(place.shard, []).append((position, place.row))
-        found: dict[str, Rows] = {}
-        for shard, pairs in wanted.items():
-            positions, rows = (list(column) for column in zip(*pairs, strict=True))
-            for name, values in _load(shard).items():
-                _scatter(found, name, values, positions, rows, len(keys))
-        return found
+        places = self.known(spec).find(keys)
+        shelf = self._shelf(spec)
+        if not len(places):
+            return {}
+        if places.min() < 0:
+            key = keys[int(places.argmin())]
+            raise InputError(f"{self.root} has no {spec.extractor} features of {key[:12]}")
+        names = shelf.shard(int(places[0]) >> _ROW).kinds if outputs is None else outputs
+        return {name: shelf.column(name, places) for name in names}
 
     def usage(self) -> Iterator[Usage]:
         """Describe each extractor's share of the store."""
         for folder in sorted(path for path in self.root.glob("*") if path.is_dir()):
             described = _described(folder)
-            shards = list(folder.glob("*.safetensors"))
+            shards = sorted(folder.glob(f"*{SUFFIX}"))
             yield Usage(
                 extractor=str(described.get("extractor", "unknown")),
                 fingerprint=folder.name,
-                rows=sum(len(self._scan(shard)) for shard in shards),
+                rows=sum(len(self._words(shard)) for shard in shards),
                 shards=len(shards),
-                bytes=sum(shard.stat().st_size for shard in shards),
+                bytes=sum(shard.stat().st_size for shard in folder.glob("*.safetensors")),
                 folder=folder,
             )
 
     def remove(self, usage: Usage) -> None:
         """Delete everything of one extractor."""
         shutil.rmtree(usage.folder)
-        self._index.clear()
-        self._scanned.clear()
+        self._shelves.clear()
 
-    def _scan(self, shard: Path) -> dict[str, Place]:
+    def _shelf(self, spec: ExtractorSpec) -> _Shelf:
+        return self._shelves.setdefault(spec.fingerprint, _Shelf(self.folder(spec)))
+
+    def _words(self, shard: Path) -> np.ndarray:
+        """Read the digests of a shard; one that is damaged has none."""
         try:
-            keys = _load(shard, only=_KEYS)[_KEYS]
+            return Shard(shard).words()
         except InputError:
             self.damaged.append(shard)
-            return {}
-        assert isinstance(keys, np.ndarray)
-        return {row.tobytes().hex(): Place(shard, i) for i, row in enumerate(keys)}
+            return np.empty((0, 4), np.uint64)
 
 
-class Writer:
-    """Writes batches to the store while the next one is computed; at most one is under way.
+class _Shelf:
+    """What is known of one extractor's shards."""
 
-    So a run that is killed loses the batch being computed, and at most the one before it.
-    """
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.known = KeyIndex()
+        self.scanned = False
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._shards: dict[int, Shard] = {}
+        self._numbering = Lock()
 
-    def __init__(self, store: FeatureStore) -> None:
-        self.store = store
-        self._pool = ThreadPoolExecutor(1, "genmetrics-store")
-        self._under_way: Future[None] | None = None
+    def has(self, name: str) -> bool:
+        """Whether a shard was written or read here."""
+        return name in self._numbers
 
-    def __enter__(self) -> Self:
-        return self
+    def number(self, name: str) -> int:
+        """Return the number of a shard."""
+        with self._numbering:
+            if name not in self._numbers:
+                self._numbers[name] = len(self._names)
+                self._names.append(name)
+            return self._numbers[name]
 
-    def having(self, spec: ExtractorSpec, keys: Sequence[str]) -> np.ndarray:
-        """Tell for each key whether its row is known to be here, bool ``(n,)``."""
-        known = self.keys(spec)
-        return np.fromiter((key in known for key in keys), dtype=bool, count=len(keys))
+    def add(self, found: Sequence[tuple[int, np.ndarray]]) -> None:
+        """Learn the digests of shards."""
+        if found:
+            places = [(number << _ROW) + np.arange(len(words)) for number, words in found]
+            self.known.add(np.concatenate([words for _, words in found]), np.concatenate(places))
 
-    def write(self, spec: ExtractorSpec, keys: Sequence[str], features: Features) -> None:
-        """Hand a batch over once the one before is on disk; raises what that one met."""
-        self._wait()
-        self._under_way = self._pool.submit(self.store.write, spec, keys, features)
+    def shard(self, number: int) -> Shard:
+        """Return a shard to read from; its header is read once."""
+        if number not in self._shards:
+            self._shards[number] = Shard(self.folder / self._names[number])
+        return self._shards[number]
 
-    def flush(self) -> None:
-        """Return when everything is on disk."""
-        self._wait()
+    def column(self, output: str, places: np.ndarray) -> Rows:
+        """Return an output of the rows at ``places``; vectors and scores still on disk."""
+        shard = self.shard(int(places[0]) >> _ROW)
+        kind = shard.kind(output)
+        if kind != "array":
+            rows = self._whole(output, places)
+            return Ragged.of(rows) if kind == "ragged" else rows
+        empty = shard.empty(output, 0)
+        column = StoredRows(len(places), lambda i, j: self._rows(output, places[i:j], empty))
+        return column if empty.ndim <= 2 else np.asarray(column)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self._wait()
-        except GenmetricsError:
-            if kind is None:  # else the run has already failed of something else
-                raise
-        finally:
-            self._pool.shutdown()
+    def _rows(self, output: str, places: np.ndarray, like: np.ndarray) -> np.ndarray:
+        out = np.empty((len(places), *like.shape[1:]), like.dtype)
+        for shard, rows, positions in self._by_shard(places):
+            shard.fill(output, rows, out, positions)
+        return out
 
-    def _wait(self) -> None:
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+    def _whole(self, output: str, places: np.ndarray) -> list[Any]:
+        found: list[Any] = [None] * len(places)
+        for shard, rows, positions in self._by_shard(places):
+            values = shard.load(output)
+            for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
+                found[position] = values[row]
+        return found
 
-
-def _pack(rows: Rows) -> np.ndarray:
-    if isinstance(rows, np.ndarray):
-        return np.ascontiguousarray(rows)
-    text = json.dumps(rows, allow_nan=False, separators=(",", ":"))
-    return np.frombuffer(text.encode(), np.uint8)
-
-
-def _load(shard: Path, only: str | None = None) -> dict[str, Rows]:
-    """Read a shard, checking its bytes against its name."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        data = shard.read_bytes()
-        if hashlib.sha256(data).hexdigest()[:32] != shard.stem:
-            raise InputError(f"{shard} is damaged; delete it, it will be computed again")
-        tensors: dict[str, Rows] = dict(load(data))
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{shard} cannot be read ({error}); delete it") from error
-    if only is not None:
-        return {only: tensors[only]}
-    del tensors[_KEYS]
-    for name in _record_names(data):
-        tensors[name] = json.loads(np.asarray(tensors[name]).tobytes())
-    return tensors
-
-
-def _record_names(data: bytes) -> list[str]:
-    """Names of the outputs that hold JSON, from the header of a safetensors file."""
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    return list(json.loads(header.get("__metadata__", {}).get("records", "[]")))
-
-
-def _scatter(
-    found: dict[str, Rows],
-    name: str,
-    values: Rows,
-    positions: Sequence[int],
-    rows: Sequence[int],
-    total: int,
-) -> None:
-    """Put ``values[rows]`` at ``positions`` of the output, which is made at its first shard."""
-    if isinstance(values, np.ndarray):
-        if name not in found:
-            found[name] = np.empty((total, *values.shape[1:]), values.dtype)
-        target = found[name]
-        assert isinstance(target, np.ndarray)
-        target[positions] = values[rows]
-        return
-    records = found.setdefault(name, [None] * total)
-    for position, row in zip(positions, rows, strict=True):
-        records[position] = values[row]
+    def _by_shard(self, places: np.ndarray) -> Iterator[tuple[Shard, np.ndarray, np.ndarray]]:
+        """Yield each shard, the rows wanted of it in ascending order, and where they go."""
+        order = np.argsort(places, kind="stable")
+        numbers, rows = places[order] >> _ROW, places[order] & ((1 << _ROW) - 1)
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        for part, positions in zip(np.split(rows, cuts), np.split(order, cuts), strict=True):
+            if len(part):
+                yield self.shard(int(places[positions[0]]) >> _ROW), part, positions
 
 
 def _described(folder: Path) -> dict[str, Any]:

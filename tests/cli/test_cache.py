@@ -76,6 +76,18 @@ def test_info_names_damaged_shards(run, cache):
     assert f"damaged, will be computed again: {shard}" in out
 
 
+def test_features_of_an_older_layout_take_room_until_they_are_pruned(run, cache):
+    folder = cache / ("0" * 32)
+    folder.mkdir()
+    (folder / f"{'1' * 32}.safetensors").write_bytes(bytes(700))
+    _, out, _ = run("cache", "info", "--cache", cache, "--json")
+    found = {row["extractor"]: row for row in json.loads(out)["extractors"]}
+    assert json.loads(out)["damaged"] == []
+    assert (found["unknown"]["rows"], found["unknown"]["bytes"]) == (0, 700)
+    run("cache", "prune", "--cache", cache, "--yes", "--extractor", "0" * 32)
+    assert not folder.exists()
+
+
 def test_default_cache_that_is_not_there_is_empty(run):
     code, out, _ = run("cache", "info")
     assert code == 0

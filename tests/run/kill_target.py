@@ -10,7 +10,7 @@ from .toys import ToyBrightness, ToyDistance, ToySpec
 
 if __name__ == "__main__":
     generated, reference, cache, out, log = sys.argv[1:]
-    spec = ToySpec(log=log, pause=0.05)
+    spec = ToySpec(log=log, pause=0.3)  # longer than rows may wait to be written together
     gm.evaluate(
         generated,
         reference,

@@ -127,7 +127,7 @@ def test_an_extractor_of_pictures_works_on_clips_as_it_is(tmp_path):
         size: gm.evaluate(manifest, metrics=[Drift(spec)], cache=False, batch_size=size)
         for size in (4, 16)
     }
-    values = [list(report["toy-steadiness"].per_sample.values()) for report in by.values()]
+    values = [list(report["toy-drift"].per_sample.values()) for report in by.values()]
     np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
     frames = [
         torch.stack([gm.load_image(tmp_path / f"clips/clip{c}/frame_{t}.jpg") for t in range(n)])
@@ -233,7 +233,7 @@ def test_pairs_of_frames_are_pairs(tmp_path):
     with pytest.raises(InputError, match="'c0' has no frame pairs"):
         gm.evaluate(manifest, metrics=[Change(spec)], cache=False)
     report = gm.evaluate(manifest, metrics=[Change(spec)], cache=False, on_error="skip")
-    assert report["toy-steadiness"].per_sample["c1"] == 3
+    assert report["toy-change"].per_sample["c1"] == 3
     decoded = []
     item = Item(id="x", video=[lambda t=t: (decoded.append(t), ()) for t in range(5)])
     assert len([load() for load in view_of("frame_pairs").loads(item)]) == 4
@@ -244,7 +244,7 @@ def test_clips_that_cannot_be_read_are_named(tmp_path):
     manifest = write_clips(tmp_path / "clips", [3, 3])
     (tmp_path / "clips" / "clip1" / "frame_1.jpg").unlink()
     (tmp_path / "clips" / "clip1" / "frame_1.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut")
-    with pytest.raises(UsageError, match=r"clip1.frame_1\.jpg"):
+    with pytest.raises(InputError, match=r"clip1.frame_1\.jpg"):
         gm.evaluate(manifest, metrics=[Steadiness()], cache=False)
     report = gm.evaluate(manifest, metrics=[Steadiness()], cache=False, on_error="skip")
     assert report["toy-steadiness"].n == 1
