@@ -24,7 +24,7 @@ from torch import distributed
 
 import genmetrics as gm
 from genmetrics.core.errors import GenmetricsError, InputError
-from genmetrics.run import exchange, meeting
+from genmetrics.run import exchange, group, meeting
 
 from .toys import ToyBrightness, ToyExtractor, ToySpec
 
@@ -83,7 +83,7 @@ def caught(generated: str) -> str:
 
 def main() -> None:
     generated, folder, maker = sys.argv[1:]
-    meeting._GRACE = 1.0  # where the command ended its process
+    group._PATIENCE = meeting._GRACE = 1.0  # after both the command would end its process
     rank = int(os.environ["RANK"])
     if maker == "program":
         distributed.init_process_group("gloo")
