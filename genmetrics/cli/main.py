@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -108,7 +108,20 @@ def _root(
 def command() -> int:
     """Run the command line in a process that ends with it."""
     keep_freed_memory()
-    code = main()
+    return leave(main())
+
+
+def leave(code: int) -> int:
+    """Return the exit code; one of several ranks whose run failed ends here and now.
+
+    Where a rank died inside an exchange, torch's threads aborted one survivor in some hundred while
+    Python shut down, after it had said why.
+    """
+    if code != OK and have_met():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # full, closed, or none
+                stream.flush()
+        os._exit(code)
     # The last garbage collection would go through all that torch has loaded, 0.3 s, for memory that
     # is given back anyway.
     gc.freeze()

@@ -94,7 +94,6 @@ class Group(Ranks):
             self.rank = meet(_backend(self._asked_device), self._lost)
             Group._made_default = True
         self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
-        self._state = _accelerate_state(self._asked_device)
         try:
             exchange = self._exchange = Exchange(apart=not self._owned)
             self._store, self._lines = open_store(
@@ -107,6 +106,7 @@ class Group(Ranks):
             raise RankError(
                 f"rank {self.rank} of {self.world} could not join the others: {one_line(error)}"
             ) from error
+        self._state = _accelerate_state(self._asked_device)
         mine = (socket.gethostname(), sorted(affinity()))
         alike = self.gather(mine).count(mine)
         self._cores = max(1, cores() // alike)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from genmetrics.core.batching import Batches, no_parts
-from genmetrics.core.errors import GenmetricsError, OutOfMemoryError
+from genmetrics.core.errors import GenmetricsError, ModelError, OutOfMemoryError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.rows import Features, concatenate
 from genmetrics.core.sample import Item
@@ -218,10 +218,17 @@ class Stage:
             if len(prepared) == 1:
                 self.mine.fail(failure_of(prepared[0].who, error, self.jobs[i].spec))
                 return [], {}
+            return self._one_by_one(i, prepared, error)
         return self._one_by_one(i, prepared)
 
-    def _one_by_one(self, i: int, prepared: Sequence[Prepared]) -> tuple[list[Prepared], Features]:
-        """Run each by itself, so that the error of one names that one."""
+    def _one_by_one(
+        self, i: int, prepared: Sequence[Prepared], met: Exception | None = None
+    ) -> tuple[list[Prepared], Features]:
+        """Run each by itself, so that the error of one names that one.
+
+        Raises:
+            ModelError: None fails by itself, so what the batch ``met`` is the fault of no sample.
+        """
         kept, pieces = [], []
         for one in prepared:
             try:
@@ -231,6 +238,13 @@ class Stage:
                 self.mine.fail(failure_of(one.who, error, self.jobs[i].spec))
                 if self.how.on_error == "fail":
                     break  # one culprit is enough to end the run
+        if met is not None and len(kept) == len(prepared):
+            ids = [one.who.sample.id for one in (prepared[0], prepared[-1])]
+            told = failure_of(prepared[0].who, met, self.jobs[i].spec).reason
+            raise ModelError(
+                f"{told}; it failed for the batch of {len(kept)} samples from {ids[0]!r} to"
+                f" {ids[1]!r}, and for none of them alone: run again"
+            ) from met
         return kept, concatenate(pieces) if pieces else {}
 
     def _advance(self, count: int) -> None:

@@ -24,7 +24,8 @@ from torch import distributed
 
 import genmetrics as gm
 from genmetrics.core.errors import GenmetricsError, InputError
-from genmetrics.run import exchange, meeting
+from genmetrics.run import exchange, group, meeting
+from genmetrics.run.keep import Keeper
 
 from .toys import ToyBrightness, ToyExtractor, ToySpec
 
@@ -51,14 +52,20 @@ def fail(what: str) -> None:
 def arm(rank: int, fault: str) -> None:
     """Let the first forward fail, or take its time. The next ones do neither."""
     who, _, what = fault.partition(":")
-    sound, swap = ToyExtractor.forward, exchange.Exchange.swap
+    sound, keep, swap = ToyExtractor.forward, Keeper.keep, exchange.Exchange.swap
 
     def forward(self: ToyExtractor, prepared: Any) -> Any:
         ToyExtractor.forward = sound  # type: ignore[method-assign]
+        if rank != int(who):
+            time.sleep(PAUSE)
+        return sound(self, prepared)
+
+    def failing(self: Keeper, *given: Any) -> None:
+        """Fail where the error is no sample's: what a model raises would be named and gathered."""
+        Keeper.keep = keep  # type: ignore[method-assign]
         if rank == int(who):
             fail(what)
-        time.sleep(PAUSE)
-        return sound(self, prepared)
+        keep(self, *given)
 
     def leave(self: exchange.Exchange, *given: Any) -> Any:
         if given[0] is not exchange.Call.GATHER:
@@ -69,6 +76,7 @@ def arm(rank: int, fault: str) -> None:
 
     if what != "leave":
         ToyExtractor.forward = forward  # type: ignore[method-assign]
+        Keeper.keep = failing  # type: ignore[method-assign]
     elif rank == int(who):
         exchange.Exchange.swap = leave  # type: ignore[method-assign]
 
@@ -83,7 +91,7 @@ def caught(generated: str) -> str:
 
 def main() -> None:
     generated, folder, maker = sys.argv[1:]
-    meeting._GRACE = 1.0  # where the command ended its process
+    group._PATIENCE = meeting._GRACE = 1.0  # after both the command would end its process
     rank = int(os.environ["RANK"])
     if maker == "program":
         distributed.init_process_group("gloo")

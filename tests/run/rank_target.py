@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from genmetrics.cli import output
-from genmetrics.cli.main import main
+from genmetrics.cli.main import leave, main
 from genmetrics.core.registry import register
 from genmetrics.run import evaluate, exchange, launch
 
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         return match[1].split(",")[int(rank)]
 
     own = [re.sub(r"{(.*)}", choose, argument) for argument in arguments]
-    return main(own)
+    return leave(main(own))
 
 
 if __name__ == "__main__":

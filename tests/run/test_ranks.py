@@ -134,8 +134,7 @@ def test_a_rank_is_killed_while_values_are_exchanged_or_all_is_done(job, tmp_pat
     end = run(tmp_path, "by hand", *job, faults=f"{rank}:{place}:kill")
     assert end.seconds < SOON
     assert end.codes[rank] == -9
-    # having said so, one survivor in some hundred is aborted by torch while Python shuts down
-    assert end.codes[1 - rank] in (1, -signal.SIGABRT)
+    assert end.codes[1 - rank] == 1
     (line,) = end.errors
     assert f"rank {rank} is gone" in line or "lost the others" in line
 
