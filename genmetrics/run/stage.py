@@ -16,15 +16,17 @@ from genmetrics.core.rows import Features, concatenate
 from genmetrics.core.sample import Item
 from genmetrics.core.threads import single_threaded
 from genmetrics.core.views import Load, View, view_of
+from genmetrics.extractors._model import decodes_of
 from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.batches import Batch, cut
 from genmetrics.run.keep import Keeper, failure_of, known_keys
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
-from genmetrics.run.window import Task, ahead
+from genmetrics.run.window import Task, ahead, size_of
 from genmetrics.run.work import Extraction, Failure, How, Job, Place, Prepared, Who
 from genmetrics.run.writer import Writer
 from genmetrics.samples.check import NAMING
+from genmetrics.samples.items import load_item
 
 _AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready
 
@@ -49,6 +51,7 @@ class Stage:
         self.how = how
         self.ranks: Ranks = how.ranks
         self.view: View = view_of(jobs[0].spec.view)
+        self._reading: dict[tuple[int, ...], tuple[list[str], frozenset[str]]] = {}
         self.one_by_one = self.view.parts
         """Whether each sample is a batch of its own."""
         self.mine = Extraction()
@@ -290,7 +293,11 @@ class Stage:
             done: list[Prepared] = []
             try:
                 results = ahead(
-                    pool, tasks, limit=self.how.queue_bytes, most=_AHEAD * self._tasks_a_batch
+                    pool,
+                    tasks,
+                    limit=self.how.queue_bytes,
+                    most=_AHEAD * self._tasks_a_batch,
+                    size=lambda some: sum(size_of(v) for one in some for v in one.inputs.values()),
                 )
                 for (batch, complete, last), result in results:
                     done += result
@@ -378,12 +385,12 @@ class Stage:
 
     def _load(self, who: Who, wanted: Sequence[int]) -> Item:
         """Decode what the extractors read; of clips no frame yet."""
-        from genmetrics.extractors._model import decodes_of
-        from genmetrics.samples.items import load_item
-
-        specs = [self.jobs[i].spec for i in wanted]
-        fields = sorted({name for spec in specs for name in spec.reads})
-        return load_item(who.sample, fields, decodes_of(specs), self.how.device)
+        key = tuple(wanted)
+        if key not in self._reading:
+            specs = [self.jobs[i].spec for i in key]
+            fields = sorted({name for spec in specs for name in spec.reads})
+            self._reading[key] = fields, decodes_of(specs)
+        return load_item(who.sample, *self._reading[key], self.how.device)
 
     def _prepare(self, who: Who, wanted: Sequence[int], load: Load) -> Prepared:
         """Load a part and prepare it for each extractor; what goes wrong is noted beside it."""

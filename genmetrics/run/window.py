@@ -17,7 +17,12 @@ class Task(NamedTuple):
 
 
 def ahead(
-    pool: Executor, tasks: Iterable[Task | None], *, limit: int, most: int
+    pool: Executor,
+    tasks: Iterable[Task | None],
+    *,
+    limit: int,
+    most: int,
+    size: Callable[[Any], int],
 ) -> Iterator[tuple[Any, Any]]:
     """Run tasks on threads and yield ``(tag, result)`` in their order.
 
@@ -30,6 +35,7 @@ def ahead(
             were drawn have been read.
         limit: Bytes of results that may wait, at least one result.
         most: Tasks under way or waiting, whatever their size.
+        size: Bytes of a result.
     """
     window = _Window(pool, iter(tasks), limit, most)
     try:
@@ -37,7 +43,7 @@ def ahead(
         while window.waiting:
             tag, future = window.waiting.popleft()
             result = future.result()
-            window.largest = max(window.largest, size_of(result))
+            window.largest = max(window.largest, size(result))
             window.fill()
             yield tag, result
             del result, future  # or it would stay until the next one is there

@@ -9,7 +9,7 @@ import tarfile
 import tokenize
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -27,6 +27,7 @@ from genmetrics.samples.media import (
     StoredMedia,
     ZipMedia,
 )
+from genmetrics.samples.tar_headers import Member, plain_members
 from genmetrics.samples.unpack import ARRAY, UNPACK_ERRORS, unpacked
 
 _PACKED_TAR = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -161,39 +162,50 @@ def _require_plain(archive: str, info: zipfile.ZipInfo) -> None:
 
 def _scan_tar(archive: str) -> TarMembers:
     packed = archive.lower().endswith(_PACKED_TAR)
-    images: dict[str, SpanMedia] = {}
-    others: dict[str, SpanMedia] = {}
-    seen = 0
-    with (
+    if not packed:
         # without a buffer, which would read 8 KiB of each image with its header
+        with Path(archive).open("rb", buffering=0) as stream:
+            plain = plain_members(stream)
+        if plain is not None:
+            return _sorted_out(archive, plain)
+    with (
         unpacked(archive).exclusive()
         if packed
         else Path(archive).open("rb", buffering=0) as stream,
         tarfile.open(fileobj=stream, mode="r:") as file,
     ):
         members = {info.name.removeprefix("./"): info for info in file}
-        for info in members.values():
-            if info.isdir():
-                continue
-            seen += 1
-            if not is_visible(info.name):
-                continue
-            picture = is_image(info.name)
-            place = _behind_links(info, members)
-            if place is not None:
-                (images if picture else others)[info.name] = SpanMedia(
-                    archive, info.name, place.offset_data, place.size, packed
-                )
-            elif picture:
-                raise InputError(
-                    f"{archive}!{info.name} is a link or special file without content in the"
-                    " archive; create it with `tar --dereference`"
-                )
+        found = [_place(archive, info, members) for info in members.values() if not info.isdir()]
         # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
         stream.seek(file.offset)
         if any(block := stream.read(tarfile.BLOCKSIZE)) or len(block) < tarfile.BLOCKSIZE:
             raise ValueError("it has no end marker where the last file ends")
-    return TarMembers(images, others, seen)
+    return _sorted_out(archive, found, packed=packed)
+
+
+def _place(archive: str, info: tarfile.TarInfo, members: dict[str, tarfile.TarInfo]) -> Member:
+    """Say where a member's bytes are; of one without any the size is -1."""
+    place = _behind_links(info, members)
+    if place is not None:
+        return Member(info.name, place.offset_data, place.size)
+    if is_visible(info.name) and is_image(info.name):
+        raise InputError(
+            f"{archive}!{info.name} is a link or special file without content in the archive;"
+            " create it with `tar --dereference`"
+        )
+    return Member(info.name, 0, -1)
+
+
+def _sorted_out(archive: str, members: Sequence[Member], *, packed: bool = False) -> TarMembers:
+    """Tell pictures from other files; of two with one name the later counts."""
+    images: dict[str, SpanMedia] = {}
+    others: dict[str, SpanMedia] = {}
+    named = {member.name.removeprefix("./"): member for member in members}
+    for name, offset, size in named.values():
+        if size >= 0 and is_visible(name):
+            chosen = images if is_image(name) else others
+            chosen[name] = SpanMedia(archive, name, offset, size, packed)
+    return TarMembers(images, others, len(named))
 
 
 def _behind_links(
@@ -230,6 +242,8 @@ def _listing(
 
 def is_visible(name: str) -> bool:
     """Tell whether a member is neither hidden nor what macOS adds."""
+    if "/" not in name:
+        return not name.startswith(".")
     inner = "/".join(part for part in name.split("/") if part not in (".", ".."))
     return not is_hidden(inner) and "__MACOSX" not in name.split("/")
 

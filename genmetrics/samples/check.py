@@ -48,8 +48,11 @@ def decode_media(samples: Sequence[Sample], *, workers: int = 8) -> dict[str, st
 
 
 def _open(media: Media) -> None:
-    media.size()
-    media.digest()
+    if isinstance(media, StoredMedia):
+        media.look()
+    else:
+        media.size()
+        media.digest()
 
 
 def _reasons(

@@ -12,7 +12,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +69,17 @@ class StoredMedia(ABC):
 
     def _sha256(self, data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
+
+    def look(self) -> None:
+        """Open the header and compute the digest, from one reading.
+
+        Raises:
+            InputError: The file is missing, or no image by its header.
+        """
+        data = self.read()
+        image_size(data, name=self.name)
+        if self._digest is None:
+            object.__setattr__(self, "_digest", self._sha256(data))
 
     def size(self) -> tuple[int, int]:
         """Width and height of the upright image."""
@@ -276,6 +286,10 @@ class ArrayMedia(StoredMedia):
         """Hash shape and bytes: the same bytes in another shape are another picture."""
         return hashlib.sha256(f"{self.shape}".encode() + data).hexdigest()
 
+    def look(self) -> None:
+        """Compute the digest; a row has no header."""
+        self.digest()
+
     def size(self) -> tuple[int, int]:
         """Width and height."""
         return self.shape[1], self.shape[0]
@@ -313,7 +327,7 @@ def read_at(path: str, offset: int, length: int) -> bytes:
     """
     try:
         # no larger buffer than what is asked for: shards hold many texts of a few bytes
-        with Path(path).open("rb", buffering=max(2, min(length, 1 << 13))) as file:
+        with open(path, "rb", buffering=max(2, min(length, 1 << 13))) as file:  # noqa: PTH123  # a Path takes as long as the read
             file.seek(offset)
             return file.read(length)
     except (OSError, ValueError, OverflowError, MemoryError) as error:
