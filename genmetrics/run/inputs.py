@@ -77,12 +77,20 @@ class SampleSet:
 
     path: str
     samples: tuple[Sample, ...]
+    _digests: dict[tuple[str, ...], str] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def digest(self, *fields: str) -> str:
         """sha256 over the sorted content digests of each sample's fields.
 
         Equal sets have equal digests, whatever their names and order.
         """
+        if fields not in self._digests:
+            self._digests[fields] = self._digest(fields)
+        return self._digests[fields]
+
+    def _digest(self, fields: tuple[str, ...]) -> str:
         digests = sorted(sample.digest(fields) for sample in self.samples)
         return "sha256:" + hashlib.sha256("\n".join(digests).encode()).hexdigest()
 

@@ -164,8 +164,8 @@ def _scan_tar(archive: str) -> TarMembers:
     packed = archive.lower().endswith(_PACKED_TAR)
     if not packed:
         # without a buffer, which would read 8 KiB of each image with its header
-        with Path(archive).open("rb", buffering=0) as stream:
-            plain = plain_members(stream)
+        with Path(archive).open("rb", buffering=0) as raw:
+            plain = plain_members(raw)
         if plain is not None:
             return _sorted_out(archive, plain)
     with (
