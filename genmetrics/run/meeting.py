@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from genmetrics.core.errors import RankError, UsageError
+from genmetrics.core.errors import RankError, UsageError, one_line
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -284,8 +284,3 @@ def say(message: str) -> None:
     """Write a line to stderr."""
     with contextlib.suppress(OSError):
         print(f"genmetrics: {message}", file=sys.stderr, flush=True)
-
-
-def one_line(error: BaseException) -> str:
-    """Return the text of an error without line breaks."""
-    return " ".join(str(error).split())
