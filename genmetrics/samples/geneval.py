@@ -67,7 +67,8 @@ def read_geneval(folder: Path, *, allow_missing: bool = False) -> ListedSamples:
     if empty and not allow_missing:
         raise InputError(
             f"{folder}: {len(empty)} prompts have no images in samples/:"
-            f" {quoted([*empty.values()])}; generate them, or pass --allow-missing (the score is then not comparable)"
+            f" {quoted([*empty.values()])}; generate them, or pass --allow-missing (the score"
+            " is then not comparable)"
         )
     return ListedSamples(samples, ignored, list(empty))
 

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from PIL import Image
@@ -47,6 +47,11 @@ class MemoryMedia:
         self.name = name
         self._get = get
         self._digest: str | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            f"{self.name} is held by one program, and ranks share what they list; pass a path"
+        )
 
     def digest(self) -> str:
         """Hex sha256 of shape and pixels; of an array in a file it is the same."""
@@ -176,15 +181,16 @@ def _is_uint8(value: Any) -> bool:
 
 def _what(value: Any) -> str:
     """Describe what was passed, with what decides: type, and dtype and shape of numbers."""
-    kind = type(value).__name__
+    name = type(value).__name__
+    kind = f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"a {kind} of {value.dtype} with shape {tuple(value.shape)}"
+        return f"{kind} of {value.dtype} with shape {tuple(value.shape)}"
     if isinstance(value, list | tuple) and value:
-        odd = next((each for each in value if not (_is_held(each) or is_path(each))), None)
-        if odd is None:
-            return f"a {kind} of unlike things ({type(value[0]).__name__} first)"
-        return f"a {kind} with {_what(odd)} at {[each is odd for each in value].index(True)}"
-    return f"a {kind} ({shown(value)})"
+        odd = [i for i, each in enumerate(value) if not (_is_held(each) or is_path(each))]
+        if not odd:
+            return f"{kind} of paths and pictures at once"
+        return f"{kind} with {_what(value[odd[0]])} at {odd[0]}"
+    return f"{kind} ({shown(value)})"
 
 
 def _of_paths(paths: Sequence[str], name: str) -> list[Sample]:
