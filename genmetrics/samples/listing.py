@@ -54,6 +54,7 @@ class ListedSamples(NamedTuple):
 
 
 _KINDS = 5  # of ignored files that a note names
+_NAMED = 10  # names of a list that are written out
 
 
 def is_hidden(name: str) -> bool:
@@ -145,10 +146,10 @@ def scan(directory: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
         raise InputError(f"{os.fspath(directory)} cannot be listed: {error.strerror}") from error
 
 
-def quoted(names: Sequence[str], *, cap: int = 10) -> str:
-    """List names in one line, the first ``cap`` of them."""
-    shown = ", ".join(repr(name) for name in names[:cap])
-    return shown if len(names) <= cap else f"{shown} and {len(names) - cap} more"
+def quoted(names: Sequence[str]) -> str:
+    """List names in one line, the first ten of them."""
+    shown = ", ".join(repr(name) for name in names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 def no_images(path: Path, seen: int, hint: str = "") -> InputError:
