@@ -1,10 +1,12 @@
-"""Who may import whom: arrows point down only."""
+"""Who may import whom: arrows point down only, between parts and between modules."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import genmetrics
@@ -53,6 +55,55 @@ def test_arrows_point_down_only():
         beyond = imports(path) - ALLOWED[part] - {part}
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(beyond)]
     assert wrong == []
+
+
+def modules_imported() -> dict[str, set[str]]:
+    """Each module of ours to those that it imports, also inside functions, but not for types."""
+    paths = {_module_name(path): path for path in ROOT.rglob("*.py")}
+    return {
+        name: {
+            found
+            for imported in _imported_names(ast.parse(path.read_text()))
+            if (found := imported if imported in paths else imported.rpartition(".")[0]) in paths
+        }
+        for name, path in paths.items()
+    }
+
+
+def _module_name(path: Path) -> str:
+    parts = (ROOT.name, *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported_names(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module:
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        yield from _imported_names(child)
+
+
+def a_cycle(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the modules of some cycle, the first one again at its end; empty without any."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert " -> ".join(a_cycle(modules_imported())) == ""
+
+
+def test_a_circle_of_imports_would_be_shown():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}
+    assert sorted(a_cycle(graph)[1:]) == ["a", "b", "c"]
+    tree = ast.parse("if TYPE_CHECKING:\n    import a\ndef f():\n    from b import c\n")
+    assert list(_imported_names(tree)) == ["b.c"]
 
 
 def test_modules_stay_readable():

@@ -148,6 +148,17 @@ def shown(value: object, most: int = 60) -> str:
     return f"{kept} ..."
 
 
+def one_line(error: BaseException) -> str:
+    """Return what an exception says, in one line; its name where it says nothing.
+
+    Examples:
+        >>> one_line(FileNotFoundError(2, "No such file")), one_line(KeyError())
+        ('No such file', 'KeyError')
+    """
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return shown(said, 200) or type(error).__name__
+
+
 def grouped(pairs: Iterable[tuple[str, str]], most: int = 10) -> str:
     """Join what is wrong with whom; a reason that many share is said once.
 

@@ -7,11 +7,17 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from genmetrics.core.errors import InputError, UsageError
 
 # a drive (C:/) has one letter; Path makes one slash of two
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+
+
+def is_path(source: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Tell whether something is named by where it lies, and is not at hand itself."""
+    return isinstance(source, str | os.PathLike)
 
 
 def require_local(

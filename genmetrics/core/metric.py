@@ -66,9 +66,8 @@ class Metric(ABC):
     minimum: int = 1
     """Fewest samples (a side) the metric computes from."""
     variants: ClassVar[tuple[str, ...]] = ()
+    """Names behind ``@``; where there are any, the constructor's first argument picks one."""
     default_variant: ClassVar[str | None] = None
-    variant_option: ClassVar[str] = "protocol"
-    """Name of the constructor's argument that picks the variant."""
 
     def __init__(self, protocol: MetricProtocol, *, device: str = "auto") -> None:
         self.protocol = protocol
@@ -76,6 +75,21 @@ class Metric(ABC):
         self._loop: Loop | None = None
         """What runs the extractors in a training loop."""
         self.reset()
+
+    @classmethod
+    def variant_id(cls, variant: str) -> str:
+        """Return the id with a variant, such as ``"fid@clean"``.
+
+        Raises:
+            UsageError: No such variant; the message suggests the closest.
+        """
+        if variant not in cls.variants:
+            listed = ", ".join(f"{cls.id}@{each}" for each in cls.variants) or cls.id
+            raise UsageError(
+                f"metric {cls.id!r} has no variant {variant!r}"
+                f"{did_you_mean(str(variant), cls.variants)}; there is {listed}"
+            )
+        return f"{cls.id}@{variant}"
 
     # -- what the metric asks for ------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class MetricSet(Mapping[str, Metric]):
         """
         given = {n: v for n, v in {"images": images, **fields}.items() if v is not None}
         chosen = [m for m in self._metrics.values() if not real or "real" in m.takes()]
-        self._require_used(chosen, given, real)
+        self._require_used(chosen, given)
         own = {id(m): {n: v for n, v in given.items() if n in m.takes()} for m in chosen}
         for metric in chosen:
             metric.require_usable(own[id(metric)], real=real)
@@ -85,7 +85,7 @@ class MetricSet(Mapping[str, Metric]):
             if items:
                 metric.update_features(as_samples(items), found, real=real)
 
-    def _require_used(self, chosen: Sequence[Metric], given: Mapping[str, Any], real: bool) -> None:
+    def _require_used(self, chosen: Sequence[Metric], given: Mapping[str, Any]) -> None:
         if not chosen:
             raise InputError("no metric of this set has a reference side; drop real=True")
         takes = frozenset().union(*(metric.takes() for metric in chosen))

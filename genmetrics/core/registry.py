@@ -128,23 +128,23 @@ def find(name: str) -> tuple[type[Metric], str | None]:
         )
     if not variant:
         return metric, metric.default_variant
-    if variant not in metric.variants:
-        listed = ", ".join(full_id(metric, v) for v in metric.variants) or base
-        raise UsageError(
-            f"metric {base!r} has no variant {variant!r}{did_you_mean(variant, metric.variants)};"
-            f" there is {listed}"
-        )
+    metric.variant_id(variant)
     return metric, variant
 
 
 def options_of(metric: type[Metric]) -> dict[str, inspect.Parameter]:
     """Return the options of a metric: its constructor's parameters a user may set by name."""
-    skip = (*_NOT_OPTIONS, metric.variant_option) if metric.variants else _NOT_OPTIONS
+    skip = (*_NOT_OPTIONS, _variant_argument(metric)) if metric.variants else _NOT_OPTIONS
     return {
         name: parameter
         for name, parameter in inspect.signature(metric.__init__).parameters.items()
         if name not in skip
     }
+
+
+def _variant_argument(metric: type[Metric]) -> str:
+    """Return what the constructor calls the variant: its first argument."""
+    return list(inspect.signature(metric.__init__).parameters)[1]
 
 
 def parse(texts: Iterable[str]) -> list[Request]:
@@ -177,7 +177,7 @@ def create(request: Request, *, device: str = "auto", weights: Any = None) -> Me
     """Build a metric. ``weights`` (id to path) reaches those that take weights."""
     arguments = {n: v for n, v in request.options.items() if n not in NETWORK_OPTIONS}
     if request.variant is not None:
-        arguments[request.metric.variant_option] = request.variant
+        arguments[_variant_argument(request.metric)] = request.variant
     parameters = inspect.signature(request.metric.__init__).parameters
     if weights and "weights" in parameters:
         arguments["weights"] = weights

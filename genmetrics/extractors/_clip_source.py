@@ -37,25 +37,23 @@ class ClipSource(NamedTuple):
     resize: str = "short_side_crop"
 
 
-def resolve(
-    model: str, pretrained: str | None, weights: Weights, quick_gelu: bool | None
-) -> ClipSource:
+def resolve_clip(model: str, pretrained: str | None, weights: Weights) -> ClipSource:
     """Find out what ``model=`` and ``pretrained=`` mean.
 
     Raises:
-        UsageError: Unknown names, or an activation that contradicts the weights.
+        UsageError: Unknown names, or a model's name that contradicts the weights.
         WeightsError: A path that does not exist.
     """
     by_path = Path(model).expanduser().exists()
     if pretrained is not None or not (by_path or "/" in model):
-        return _open_clip(model.replace("/", "-"), pretrained, weights, quick_gelu)
-    return _transformers(model, weights, quick_gelu)
+        return _open_clip(model.replace("/", "-"), pretrained, weights)
+    return _transformers(model, weights)
 
 
 # -- transformers ----------------------------------------------------------------------------------
 
 
-def _transformers(model: str, weights: Weights, quick_gelu: bool | None) -> ClipSource:
+def _transformers(model: str, weights: Weights) -> ClipSource:
     found = locate_source(model, weights)
     if found.path is None:
         return ClipSource("transformers", "clip", found, True, None, None)
@@ -70,12 +68,11 @@ def _transformers(model: str, weights: Weights, quick_gelu: bool | None) -> Clip
             f"{found.path} holds a model of type {config.get('model_type')!r}; a CLIP is needed"
         )
     vision, text = _sub_config(config, "vision"), _sub_config(config, "text")
-    trained = vision.get("hidden_act", "quick_gelu") == "quick_gelu"
     return ClipSource(
         library="transformers",
         architecture="clip",
         found=found,
-        quick_gelu=_activation(model, trained, quick_gelu),
+        quick_gelu=vision.get("hidden_act", "quick_gelu") == "quick_gelu",
         size=vision.get("image_size", 224),
         context_length=text.get("max_position_embeddings", 77),
         **_processor(found.path),
@@ -111,9 +108,7 @@ def _processor(folder: Path) -> dict[str, Any]:
 # -- open_clip -------------------------------------------------------------------------------------
 
 
-def _open_clip(
-    model: str, pretrained: str | None, weights: Weights, quick_gelu: bool | None
-) -> ClipSource:
+def _open_clip(model: str, pretrained: str | None, weights: Weights) -> ClipSource:
     config = open_clip_config(model)
     if pretrained is None and weights is None:
         raise UsageError(
@@ -133,7 +128,7 @@ def _open_clip(
         library="open_clip",
         architecture=model,
         found=found,
-        quick_gelu=_activation(f"{model} {pretrained or ''}".strip(), trained, claimed, quick_gelu),
+        quick_gelu=_activation(f"{model} {pretrained or ''}".strip(), trained, claimed),
         size=size if isinstance(size, int) else size[0],
         context_length=config["text_cfg"].get("context_length", 77),
         mean=tuple(tag.get("mean", MEAN)),
@@ -217,14 +212,14 @@ def _is_openai(found: Source) -> bool:
 
 
 def _activation(what: str, *claims: bool | None) -> bool:
-    """Agree on QuickGELU among what the weights, the name and the user say; None says nothing.
+    """Agree on QuickGELU among what the weights and the name say; None says nothing.
 
     Weights trained with one activation give wrong embeddings with the other, and no error.
     """
     said = {claim for claim in claims if claim is not None}
     if len(said) > 1:
         raise UsageError(
-            f"{what}: QuickGELU was asked on and off at once (weights, model name and quick_gelu="
-            " must agree); drop quick_gelu= or take the weights' own model name"
+            f"{what}: QuickGELU was asked on by the model's name and off by the weights; take the"
+            " weights' own model name"
         )
     return said.pop() if said else False

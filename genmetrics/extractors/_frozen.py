@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from genmetrics.core.errors import WeightsError
 from genmetrics.core.threads import single_threaded
-from genmetrics.extractors._model import Precision
+from genmetrics.extractors.precision import Precision
 
 CPU_SLICE = 8
 """Images a network takes at a time on a CPU, unless its ``cpu_slice`` says otherwise.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +13,11 @@ from genmetrics.core.device import send_ahead
 from genmetrics.core.errors import UsageError, require_choice
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features
 from genmetrics.core.sample import Item
+from genmetrics.extractors.precision import Precision, precision_on
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-
-Precision = Literal["fp32", "tf32", "bf16"]
-"""How a network computes. Features come back as float32 in every case."""
-
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 
 Decode = Literal["pil", "nvjpeg"]
 """What makes pixels of image files: Pillow, or a CUDA device's decoder for plain JPEGs."""
@@ -33,25 +28,6 @@ Weights = str | Path | Mapping[str, str | Path] | None
 """What ``weights=`` takes: nothing, a path that replaces the file, or a mapping from id to path."""
 
 _BUILT: WeakValueDictionary[Hashable, Extractor] = WeakValueDictionary()
-
-
-def precision_on(device: str, precision: str) -> Precision:
-    """Return the precision a device really computes in.
-
-    A CPU has no TF32, which becomes float32 there, with a warning; bfloat16 works everywhere. Plan
-    with the result: fingerprints then say what happened.
-
-    Raises:
-        UsageError: No such precision.
-    """
-    if precision not in PRECISIONS:
-        raise UsageError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    if precision == "tf32" and not device.startswith("cuda"):
-        warnings.warn(
-            f"precision {precision} is not available on {device}; computing in fp32", stacklevel=2
-        )
-        return "fp32"
-    return precision
 
 
 def require_decode(device: str, decode: str) -> None:

@@ -13,7 +13,7 @@ from genmetrics.core.errors import InputError, MissingExtraError, UsageError
 from genmetrics.core.extractor import Extractor, Features, OutputKind
 from genmetrics.core.protocol import LOCAL
 from genmetrics.core.sample import Item
-from genmetrics.extractors._clip_source import open_clip_config, resolve
+from genmetrics.extractors._clip_source import open_clip_config, resolve_clip
 from genmetrics.extractors._model import (
     ImageExtractor,
     ImageSpec,
@@ -44,7 +44,8 @@ class ClipSpec(ModelSpec):
     library: str
     architecture: str
     quick_gelu: bool
-    """Activation x * sigmoid(1.702 x), which OpenAI's weights were trained with, not GELU."""
+    """Activation x * sigmoid(1.702 x), which OpenAI's weights were trained with, not GELU; as far
+    as tag, hash, name or configuration tell."""
 
     source: str = field(metadata=LOCAL)
 
@@ -85,7 +86,6 @@ class ClipImageSpec(ClipSpec, ImageSpec):
         pretrained: str | None = None,
         weights: Weights = None,
         resize: str | None = None,
-        quick_gelu: bool | None = None,
     ) -> Self:
         """Describe the extractor; loads nothing, and fetches nothing.
 
@@ -95,16 +95,14 @@ class ClipImageSpec(ClipSpec, ImageSpec):
             weights: See :class:`ClipSpec`.
             resize: One of :data:`IMAGE_RESIZES`; the model's own published way by default. CMMD
                 uses ``"square_crop"``.
-            quick_gelu: Insist on an activation; by default what the weights were trained with, as
-                far as tag, hash, name or configuration tell.
 
         Raises:
-            UsageError: Unknown names, or an activation that contradicts the weights.
+            UsageError: Unknown names, or a model's name that contradicts the weights.
             WeightsError: A path that does not exist.
         """
         if resize is not None and resize not in IMAGE_RESIZES:
             raise UsageError(f"resize {resize!r} is not one of {', '.join(IMAGE_RESIZES)}")
-        clip = resolve(model, pretrained, weights, quick_gelu)
+        clip = resolve_clip(model, pretrained, weights)
         return cls(
             extractor="clip-image",
             library=clip.library,
@@ -150,10 +148,9 @@ class ClipTextSpec(ClipSpec):
         pretrained: str | None = None,
         weights: Weights = None,
         prefix: str = "",
-        quick_gelu: bool | None = None,
     ) -> Self:
         """Describe the extractor; see :meth:`ClipImageSpec.create`."""
-        clip = resolve(model, pretrained, weights, quick_gelu)
+        clip = resolve_clip(model, pretrained, weights)
         if clip.library == "open_clip":
             _require_packaged_tokenizer(clip.architecture)
         return cls(

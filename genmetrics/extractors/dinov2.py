@@ -47,7 +47,6 @@ class DINOv2Spec(ImageSpec):
         *,
         model: str | None = None,
         weights: Weights = None,
-        positions: Positions = "dinov2",
     ) -> Self:
         """Describe the extractor; loads nothing.
 
@@ -56,7 +55,6 @@ class DINOv2Spec(ImageSpec):
                 file (or manifest id) in the original layout (``dinov2_vitl14_pretrain.pth``);
                 ViT-L/14 from the hub by default.
             weights: A path, or a mapping from ``model`` to a path, to load in its place.
-            positions: How position embeddings are brought to the input's size.
 
         Raises:
             WeightsError: A path that does not exist.
@@ -71,7 +69,6 @@ class DINOv2Spec(ImageSpec):
             size=224,
             mean=(0.485, 0.456, 0.406),
             std=(0.229, 0.224, 0.225),
-            positions=positions,
         )
 
     def check(self) -> None:

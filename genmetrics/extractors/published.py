@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from genmetrics.core.errors import InputError
 from genmetrics.extractors.inception import InceptionSpec
@@ -21,7 +21,7 @@ _REMEDY = (
 )
 
 
-def find_reference(text: str | Path) -> Statistics | None:
+def find_reference(text: str | os.PathLike[str]) -> Statistics | None:
     """Read the reference that a name such as ``clean-fid:ffhq-256-trainval70k@tf1`` stands for.
 
     It serves metrics on the published Inception weights under that preprocessing; a run on other
@@ -41,9 +41,9 @@ def find_reference(text: str | Path) -> Statistics | None:
     from genmetrics.weights import require
     from genmetrics.weights.references import PREFIX, parse_reference
 
-    if not str(text).startswith(PREFIX):
+    if not os.fspath(text).startswith(PREFIX):
         return None
-    reference = parse_reference(str(text))
+    reference = parse_reference(os.fspath(text))
     path = require(reference.id)
     arrays = (read_features if reference.holds_features else read_moments)(path, _OUTPUT)
     wide = {array.shape[-1] for array in arrays.values()}

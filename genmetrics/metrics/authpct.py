@@ -44,7 +44,6 @@ class AuthPct(SetMetric):
     minimum = 2
     variants = NAMES
     default_variant = "dinov2"
-    variant_option = "backbone_name"
 
     def __init__(
         self,
@@ -55,11 +54,10 @@ class AuthPct(SetMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
+        name = self.variant_id(backbone_name)
         chosen = backbone(backbone_name, model=model, weights=weights)
         super().__init__(
-            AuthPctProtocol(
-                metric=f"authpct@{backbone_name}", extractor=chosen.spec, output=chosen.output
-            ),
+            AuthPctProtocol(metric=name, extractor=chosen.spec, output=chosen.output),
             output=chosen.output,
             device=device,
             reference=reference,

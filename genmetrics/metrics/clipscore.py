@@ -168,7 +168,6 @@ class CLIPScore(SampleMetric):
     bounds = (-1.0, 100.0)
     variants = tuple(_RULES)
     default_variant = "hessel"
-    variant_option = "convention"
 
     def __init__(
         self,
@@ -182,11 +181,12 @@ class CLIPScore(SampleMetric):
     ) -> None:
         from genmetrics.extractors.clip import ClipImageSpec, ClipTextSpec
 
-        rule = self._rule = _rule(convention)
+        name = self.variant_id(convention)
+        rule = self._rule = _RULES[convention]
         if model is None:
             model, pretrained = rule.model, pretrained or rule.pretrained
         protocol = CLIPScoreProtocol(
-            metric=f"clipscore@{convention}",
+            metric=name,
             image=ClipImageSpec.create(model=model, pretrained=pretrained, weights=weights),
             text=ClipTextSpec.create(
                 model=model,

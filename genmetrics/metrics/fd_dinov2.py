@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from genmetrics.core.registry import register
-from genmetrics.extractors.backbones import backbone
-from genmetrics.metrics.fid import FrechetMetric
+from genmetrics.metrics.fid import FrechetModelMetric
 
 
 @register
-class FDDINOv2(FrechetMetric):
+class FDDINOv2(FrechetModelMetric):
     """FD-DINOv2: Fréchet distance on the CLS vector of DINOv2 ViT-L/14 (1024).
 
     The recipe of dgm-eval (Stein et al., 2023): squash to 224 by PIL bicubic, ImageNet
@@ -22,20 +18,4 @@ class FDDINOv2(FrechetMetric):
 
     id = "fd-dinov2"
     summary = "Fréchet distance on DINOv2 ViT-L/14 features"
-
-    def __init__(
-        self,
-        *,
-        model: str | None = None,
-        infinity_points: int = 15,
-        device: str = "auto",
-        weights: Any = None,
-        reference: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            self.id,
-            backbone("dinov2", model=model, weights=weights),
-            infinity_points=infinity_points,
-            device=device,
-            reference=reference,
-        )
+    backbone = "dinov2"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from genmetrics.core.registry import register
-from genmetrics.extractors.backbones import backbone
 from genmetrics.metrics.fid import FrechetMetric
 
 
@@ -20,19 +16,4 @@ class FDLite(FrechetMetric):
 
     id = "fd-lite"
     summary = "Fréchet distance on EfficientNet-Lite0 features (offline)"
-
-    def __init__(
-        self,
-        *,
-        infinity_points: int = 15,
-        device: str = "auto",
-        weights: Any = None,
-        reference: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            self.id,
-            backbone("lite", weights=weights),
-            infinity_points=infinity_points,
-            device=device,
-            reference=reference,
-        )
+    backbone = "lite"

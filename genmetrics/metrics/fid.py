@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from genmetrics.core.errors import InputError, UsageError, require_choice, require_number
+from genmetrics.core.errors import InputError, UsageError, require_number
 from genmetrics.core.extractor import ExtractorSpec, Features
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -43,7 +43,11 @@ class FrechetMetric(SetMetric):
     function with the reference fixed; ``per_sample`` holds the influence of each image: positive
     where it pushes the distance up. ``parts["infinity"]`` extrapolates to infinitely many generated
     images (Chong and Forsyth, 2020), which shows the small-sample bias.
+
+    A metric on one backbone names it, and inherits this constructor.
     """
+
+    backbone: ClassVar[str]
 
     inputs = ("image", "reference_set")
     higher_is_better = False
@@ -53,13 +57,24 @@ class FrechetMetric(SetMetric):
 
     def __init__(
         self,
+        *,
+        infinity_points: int = 15,
+        device: str = "auto",
+        weights: Any = None,
+        reference: str | Path | None = None,
+    ) -> None:
+        chosen = backbone(self.backbone, weights=weights)
+        self._start(self.id, chosen, infinity_points, device, reference)
+
+    def _start(
+        self,
         name: str,
         chosen: Backbone,
-        *,
         infinity_points: int,
         device: str,
         reference: str | Path | None,
     ) -> None:
+        """Do what every constructor of the family does, once it knows its backbone."""
         require_number(name, "infinity_points", infinity_points, 0)
         if infinity_points == 1:
             raise UsageError(f"{name}: infinity_points=1; a line needs 2, and 0 leaves it out")
@@ -69,7 +84,7 @@ class FrechetMetric(SetMetric):
             output=chosen.output,
             infinity_points=infinity_points,
         )
-        super().__init__(protocol, output=chosen.output, device=device, reference=reference)
+        SetMetric.__init__(self, protocol, output=chosen.output, device=device, reference=reference)
 
     def _reset_reference(self) -> None:
         super()._reset_reference()
@@ -206,6 +221,22 @@ class FrechetMetric(SetMetric):
         )
 
 
+class FrechetModelMetric(FrechetMetric):
+    """A Fréchet distance on a backbone whose model can be replaced."""
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        infinity_points: int = 15,
+        device: str = "auto",
+        weights: Any = None,
+        reference: str | Path | None = None,
+    ) -> None:
+        chosen = backbone(self.backbone, model=model, weights=weights)
+        self._start(self.id, chosen, infinity_points, device, reference)
+
+
 @register
 class FID(FrechetMetric):
     """Fréchet Inception distance (Heusel et al., 2017) under four published preprocessings.
@@ -235,11 +266,6 @@ class FID(FrechetMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
-        require_choice("fid", "protocol", protocol, INCEPTION)
-        super().__init__(
-            f"fid@{protocol}",
-            backbone(protocol, layer=layer, weights=weights),
-            infinity_points=infinity_points,
-            device=device,
-            reference=reference,
-        )
+        name = self.variant_id(protocol)
+        chosen = backbone(protocol, layer=layer, weights=weights)
+        self._start(name, chosen, infinity_points, device, reference)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import UsageError, require_choice, require_number
+from genmetrics.core.errors import UsageError, require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -56,14 +56,14 @@ class InceptionScore(SetMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
-        require_choice("is", "protocol", protocol, INCEPTION)
+        name = self.variant_id(protocol)
         if reference is not None:
             raise UsageError(f"is has no reference side; drop reference={reference}")
         require_number("is", "splits", splits, 1)
         require_number("is", "seed", seed, 0)
         super().__init__(
             InceptionScoreProtocol(
-                metric=f"is@{protocol}",
+                metric=name,
                 extractor=backbone(protocol, weights=weights).spec,
                 splits=splits,
                 seed=seed,

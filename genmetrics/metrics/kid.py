@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from genmetrics.core.errors import require_choice, require_number
+from genmetrics.core.errors import require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -40,7 +40,11 @@ class KernelMetric(SetMetric):
     ``gamma`` is 1/d. The estimator is unbiased, so it is negative about half of the time when the
     two sets come from one distribution; it is never clamped. ``per_sample`` is the influence of
     each generated image by the witness function; ``parts["spread"]`` is the spread over subsets.
+
+    A metric on one backbone names it, and inherits this constructor.
     """
+
+    backbone: ClassVar[str]
 
     inputs = ("image", "reference_set")
     higher_is_better = False
@@ -48,15 +52,28 @@ class KernelMetric(SetMetric):
 
     def __init__(
         self,
+        *,
+        subsets: int = 100,
+        subset_size: int = 1000,
+        seed: int = 2020,
+        device: str = "auto",
+        weights: Any = None,
+        reference: str | Path | None = None,
+    ) -> None:
+        chosen = backbone(self.backbone, weights=weights)
+        self._start(self.id, chosen, subsets, subset_size, seed, device, reference)
+
+    def _start(
+        self,
         name: str,
         chosen: Backbone,
-        *,
         subsets: int,
         subset_size: int,
         seed: int,
         device: str,
         reference: str | Path | None,
     ) -> None:
+        """Do what every constructor of the family does, once it knows its backbone."""
         require_number(name, "subsets", subsets, 1)
         require_number(name, "subset_size", subset_size, 2)
         require_number(name, "seed", seed, 0)
@@ -68,7 +85,7 @@ class KernelMetric(SetMetric):
             subset_size=subset_size,
             seed=seed,
         )
-        super().__init__(protocol, output=chosen.output, device=device, reference=reference)
+        SetMetric.__init__(self, protocol, output=chosen.output, device=device, reference=reference)
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
         from genmetrics.stats import kernel_distance, kernel_estimate
@@ -150,13 +167,6 @@ class KID(KernelMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
-        require_choice("kid", "protocol", protocol, INCEPTION)
-        super().__init__(
-            f"kid@{protocol}",
-            backbone(protocol, weights=weights),
-            subsets=subsets,
-            subset_size=subset_size,
-            seed=seed,
-            device=device,
-            reference=reference,
-        )
+        name = self.variant_id(protocol)
+        chosen = backbone(protocol, weights=weights)
+        self._start(name, chosen, subsets, subset_size, seed, device, reference)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from genmetrics.core.errors import require_choice, require_number
+from genmetrics.core.errors import require_number
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -37,7 +37,11 @@ class PrdcMetric(SetMetric):
     in ``parts``. The interval moves the samples and keeps the balls: precision varies over
     generated images, recall over reference images. ``per_sample`` is the influence of each
     generated image on the value, largest for images inside the real balls.
+
+    A metric on one backbone names it, and inherits this constructor.
     """
+
+    backbone: ClassVar[str]
 
     inputs = ("image", "reference_set")
     higher_is_better = True
@@ -46,16 +50,22 @@ class PrdcMetric(SetMetric):
 
     def __init__(
         self,
-        name: str,
-        chosen: Backbone,
         *,
-        k: int,
-        device: str,
-        reference: str | Path | None,
+        k: int = 5,
+        device: str = "auto",
+        weights: Any = None,
+        reference: str | Path | None = None,
     ) -> None:
+        chosen = backbone(self.backbone, weights=weights)
+        self._start(self.id, chosen, k, device, reference)
+
+    def _start(
+        self, name: str, chosen: Backbone, k: int, device: str, reference: str | Path | None
+    ) -> None:
+        """Do what every constructor of the family does, once it knows its backbone."""
         require_number(name, "k", k, 1)
         protocol = PrdcProtocol(metric=name, extractor=chosen.spec, output=chosen.output, k=k)
-        super().__init__(protocol, output=chosen.output, device=device, reference=reference)
+        SetMetric.__init__(self, protocol, output=chosen.output, device=device, reference=reference)
         self.minimum = k + 1
 
     def _compare(self, fake: np.ndarray, ids: Sequence[str]) -> Result:
@@ -125,11 +135,5 @@ class PRDC(PrdcMetric):
         weights: Any = None,
         reference: str | Path | None = None,
     ) -> None:
-        require_choice("prdc", "protocol", protocol, INCEPTION)
-        super().__init__(
-            f"prdc@{protocol}",
-            backbone(protocol, weights=weights),
-            k=k,
-            device=device,
-            reference=reference,
-        )
+        name = self.variant_id(protocol)
+        self._start(name, backbone(protocol, weights=weights), k, device, reference)

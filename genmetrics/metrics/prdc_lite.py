@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from genmetrics.core.registry import register
-from genmetrics.extractors.backbones import backbone
 from genmetrics.metrics.prdc import PrdcMetric
 
 
@@ -19,15 +15,4 @@ class PRDCLite(PrdcMetric):
 
     id = "prdc-lite"
     summary = "Precision, recall, density, coverage on EfficientNet-Lite0 features (offline)"
-
-    def __init__(
-        self,
-        *,
-        k: int = 5,
-        device: str = "auto",
-        weights: Any = None,
-        reference: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            self.id, backbone("lite", weights=weights), k=k, device=device, reference=reference
-        )
+    backbone = "lite"

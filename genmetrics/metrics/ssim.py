@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.metric import MetricProtocol
 from genmetrics.core.registry import register
@@ -52,8 +51,5 @@ class SSIM(PairMetric):
     ) -> None:
         from genmetrics.extractors.pairs import StructuralSimilaritySpec
 
-        if protocol != "wang":
-            raise UsageError(f"ssim has no protocol {protocol!r}; there is 'wang'")
-        super().__init__(
-            SSIMProtocol(metric="ssim@wang", pair=StructuralSimilaritySpec()), device=device
-        )
+        name = self.variant_id(protocol)
+        super().__init__(SSIMProtocol(metric=name, pair=StructuralSimilaritySpec()), device=device)

@@ -41,7 +41,6 @@ class Vendi(SetMetric):
     bounds = (1.0 - 1e-9, None)
     variants = NAMES
     default_variant = "dinov2"
-    variant_option = "backbone_name"
 
     def __init__(
         self,
@@ -51,11 +50,10 @@ class Vendi(SetMetric):
         device: str = "auto",
         weights: Any = None,
     ) -> None:
+        name = self.variant_id(backbone_name)
         chosen = backbone(backbone_name, model=model, weights=weights)
         super().__init__(
-            VendiProtocol(
-                metric=f"vendi@{backbone_name}", extractor=chosen.spec, output=chosen.output
-            ),
+            VendiProtocol(metric=name, extractor=chosen.spec, output=chosen.output),
             output=chosen.output,
             device=device,
         )

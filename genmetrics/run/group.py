@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from genmetrics.core import errors
 from genmetrics.core.device import affinity, cores, resolve_device
-from genmetrics.core.errors import GenmetricsError, InputError, RankError, UsageError
+from genmetrics.core.errors import GenmetricsError, InputError, RankError, UsageError, one_line
 from genmetrics.core.threads import all_threads, threads
 from genmetrics.run.exchange import NOTHING, Call, Data, Exchange, pack
-from genmetrics.run.meeting import Lines, Lost, complain, meet, one_line, open_store
+from genmetrics.run.meeting import Lines, Lost, complain, meet, open_store
 from genmetrics.run.ranks import Claim, Ranks, part_of
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.fields import FIELDS, field_of
-from genmetrics.core.files import require_local
+from genmetrics.core.files import is_path, require_local
 from genmetrics.core.sample import Sample
 from genmetrics.extractors.published import find_reference
 from genmetrics.run.work import REFERENCE, OnError, Side
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
 
 if TYPE_CHECKING:
-    from genmetrics.samples.listing import LeftOut
+    from genmetrics.samples.listing import ListedSamples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
         PairingError: What belongs together does not meet.
     """
     for name, source in [*inputs.generated.items(), (REFERENCE, inputs.reference)]:
-        if source is not None:
+        if is_path(source):
             require_local(name, source)
     for name, source in inputs.joined.items():
         require_local(name, source)
@@ -131,37 +131,35 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
     missing: dict[Side, tuple[str, ...]] = {}
     notes: dict[str, None] = {}
     statistics = None
-    if inputs.reference is not None:
-        path = Path(inputs.reference)
+    if is_path(inputs.reference):
         statistics = find_reference(inputs.reference)
-        if statistics is None and is_statistics(path):
+        if statistics is None and is_statistics(path := Path(inputs.reference)):
             statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
-        if statistics is None:
-            sets[REFERENCE], out = _read(path, inputs, limit=inputs.limit)
-            notes |= dict.fromkeys(out.notes(path))
+    if inputs.reference is not None and statistics is None:
+        sets[REFERENCE], out = _read(REFERENCE, inputs.reference, inputs, limit=inputs.limit)
+        notes |= dict.fromkeys(out.notes(sets[REFERENCE].path))
     for name, source in inputs.generated.items():
-        sets[name], out = _read(source, inputs, layout=inputs.layout)
+        sets[name], out = _read(name, source, inputs, layout=inputs.layout)
         sets[name], missing[name] = _join(sets[name], out.missing, inputs, reads)
-        notes |= dict.fromkeys(out.notes(Path(source)))
+        notes |= dict.fromkeys(out.notes(sets[name].path))
     return Listed(sets, statistics, missing, tuple(notes))
 
 
 def _read(
-    source: Any, inputs: Inputs, *, layout: str = "auto", limit: int | None = None
-) -> tuple[SampleSet, LeftOut]:
-    from genmetrics.samples.listing import LeftOut
-    from genmetrics.samples.sources import read_samples
+    name: Side, source: Any, inputs: Inputs, *, layout: str = "auto", limit: int | None = None
+) -> tuple[SampleSet, ListedSamples]:
+    from genmetrics.samples.memory import described
+    from genmetrics.samples.sources import list_samples
 
-    out = LeftOut()
-    samples = read_samples(
+    found = list_samples(
         source,
+        name=name,
         recursive=inputs.recursive,
         layout=layout,
         limit=limit,
         allow_missing=inputs.allow_missing,
-        left_out=out,
     )
-    return SampleSet(str(source), tuple(samples)), out
+    return SampleSet(described(source), tuple(found.samples)), found
 
 
 def _join(

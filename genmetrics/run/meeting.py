@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from genmetrics.core.errors import RankError, UsageError
+from genmetrics.core.errors import RankError, UsageError, one_line
 from genmetrics.run.exchange import LIMIT
 
 if TYPE_CHECKING:
@@ -306,8 +306,3 @@ def say(message: str) -> None:
     """Write a line to stderr."""
     with contextlib.suppress(OSError):
         print(f"genmetrics: {message}", file=sys.stderr, flush=True)
-
-
-def one_line(error: BaseException) -> str:
-    """Return the text of an error without line breaks."""
-    return " ".join(str(error).split())

@@ -161,7 +161,11 @@ def _unread(metrics: Mapping[str, Metric], inputs: Inputs) -> list[str]:
     if inputs.reference is not None and not any(
         REFERENCE_SET in m.inputs for m in metrics.values()
     ):
-        notes.append(f"no metric of this run compares with a reference set: {inputs.reference}")
+        from genmetrics.samples.memory import described
+
+        notes.append(
+            f"no metric of this run compares with a reference set: {described(inputs.reference)}"
+        )
     return notes
 
 

@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
-from genmetrics.samples.image import one_line, open_file
+from genmetrics.core.errors import InputError, one_line
+from genmetrics.samples.image import open_file
 from genmetrics.samples.kinds import is_image, is_unknown, kind_of
 from genmetrics.samples.listing import Listing, begins_as_picture, is_hidden
 from genmetrics.samples.media import (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, MissingExtraError, one_line
 from genmetrics.core.sample import Media
 from genmetrics.samples.media import MissingMedia, SpanMedia
 
@@ -104,3 +105,25 @@ def _validity(array: Any) -> np.ndarray:
         return np.ones(len(array), bool)
     flags = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
     return flags[array.offset : array.offset + len(array)].astype(bool)
+
+
+@contextmanager
+def arrow_errors(file: str) -> Iterator[None]:
+    """Turn what pyarrow raises for damaged files into an :class:`InputError` with their name."""
+    try:
+        yield
+    except (InputError, MissingExtraError):
+        raise
+    except (
+        OSError,
+        ValueError,  # pyarrow.ArrowInvalid; UnicodeDecodeError
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        MemoryError,
+        RuntimeError,  # pyarrow.ArrowNotImplementedError
+        ImportError,  # a codec pyarrow was built without
+    ) as error:
+        raise InputError(
+            f"{file} cannot be read: {one_line(error)}; write or copy it again"
+        ) from error

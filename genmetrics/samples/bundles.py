@@ -14,17 +14,13 @@ from typing import NamedTuple
 
 from genmetrics.core.errors import InputError, UsageError, did_you_mean, shown
 from genmetrics.core.files import require_local
-from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import TARS
 from genmetrics.samples.image import read_file
-from genmetrics.samples.listing import LeftOut, quoted, scan
+from genmetrics.samples.listing import quoted, scan
 
 FIELDS = ("image", "prompt", "id")
 """What may be chosen behind a path, as ``data.parquet:image=edited,prompt=caption``."""
-
-PROMPTS = ("prompt", "caption", "text")
-"""What a prompt is called in the JSON of a tar and in the columns of a table; the first counts."""
 
 KINDS = {"tar": TARS, "parquet": (".parquet",), "arrow": (".arrow",)}
 """Kind of shard to its suffixes."""
@@ -99,38 +95,8 @@ def bundle_files(folder: Path) -> list[str]:
     return [str(folder / name) for name in files]
 
 
-def read_bundle(
-    bundle: Bundle, *, allow_missing: bool = False, left_out: LeftOut | None = None
-) -> list[Sample]:
-    """List the samples of shards; no image is read.
-
-    Args:
-        bundle: The shards.
-        allow_missing: Leave out what has texts but no image.
-        left_out: Filled with that, and with files that are no pictures.
-
-    Raises:
-        InputError: Files of several kinds, or none that is a shard, or a damaged one.
-        MissingExtraError: Parquet or Arrow files without pyarrow.
-    """
-    kinds = {_kind(file) for file in bundle.files}
-    if len(kinds) > 1 or None in kinds:
-        known = " ".join(suffix for kind in KINDS for suffix in KINDS[kind])
-        other = [file for file in bundle.files if _kind(file) != _kind(bundle.files[0])]
-        shown = quoted([bundle.files[0], *other[:1]])
-        raise InputError(f"{bundle.where}: {shown}; shards are files of one kind of {known}")
-    if kinds == {"tar"}:
-        from genmetrics.samples.webdataset import read_webdataset
-
-        return read_webdataset(
-            bundle.files, bundle.fields, allow_missing=allow_missing, left_out=left_out
-        )
-    from genmetrics.samples.columns import read_columns
-
-    return read_columns(bundle.files, bundle.fields)
-
-
-def _kind(file: str) -> str | None:
+def kind_of_shard(file: str) -> str | None:
+    """Tell by the suffix, a key of :data:`KINDS`; None for what is no shard."""
     return next((kind for kind in KINDS if file.lower().endswith(KINDS[kind])), None)
 
 

@@ -7,16 +7,16 @@ images, whose values are the encoded file (``bytes``) and its former name (``pat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from genmetrics.core.errors import InputError, MissingExtraError, UsageError
 from genmetrics.core.sample import Media, Sample
-from genmetrics.samples.bundles import PROMPTS
-from genmetrics.samples.image import one_line, open_file
+from genmetrics.samples.arrow import ArrowTable, arrow_errors
+from genmetrics.samples.image import open_file
 from genmetrics.samples.listing import quoted, unique_ids
-from genmetrics.samples.tables import Row, require_once
+from genmetrics.samples.parquet import ParquetTable
+from genmetrics.samples.tables import PROMPTS, Row, require_once
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "picture")
 IDS = ("id", "key", "__key__")
@@ -108,33 +108,9 @@ def open_table(file: str) -> Table:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"reading {file}", "pyarrow", "datasets") from error
-    from genmetrics.samples import arrow, parquet
-
     if file.lower().endswith(".parquet"):
-        return parquet.ParquetTable(file)
-    return arrow.ArrowTable(file)
-
-
-@contextmanager
-def arrow_errors(file: str) -> Iterator[None]:
-    """Turn what pyarrow raises for damaged files into an :class:`InputError` with their name."""
-    try:
-        yield
-    except (InputError, MissingExtraError):
-        raise
-    except (
-        OSError,
-        ValueError,  # pyarrow.ArrowInvalid; UnicodeDecodeError
-        LookupError,
-        TypeError,
-        ArithmeticError,
-        MemoryError,
-        RuntimeError,  # pyarrow.ArrowNotImplementedError
-        ImportError,  # a codec pyarrow was built without
-    ) as error:
-        raise InputError(
-            f"{file} cannot be read: {one_line(error)}; write or copy it again"
-        ) from error
+        return ParquetTable(file)
+    return ArrowTable(file)
 
 
 def choose(schema: Any, chosen: Mapping[str, str], file: str) -> Columns:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.kinds import kind_of
-from genmetrics.samples.listing import LeftOut, quoted, scan
+from genmetrics.samples.listing import ListedSamples, quoted, scan
 from genmetrics.samples.media import FileMedia
 from genmetrics.samples.tables import Row, read_table
 
@@ -22,9 +23,7 @@ def is_geneval(folder: Path) -> bool:
     return any((entry / METADATA).is_file() for entry in _numbered(folder))
 
 
-def read_geneval(
-    folder: Path, *, allow_missing: bool = False, left_out: LeftOut | None = None
-) -> list[Sample]:
+def read_geneval(folder: Path, *, allow_missing: bool = False) -> ListedSamples:
     """Read ``<folder>/00000/{metadata.jsonl, samples/0000.png, ...}``.
 
     Only folders named by digits and images named by digits with ``.png`` count, as in the public
@@ -34,25 +33,26 @@ def read_geneval(
     Args:
         folder: What the generation script wrote.
         allow_missing: Leave out prompts without images instead of refusing the set.
-        left_out: Filled with the folders of such prompts, and with other files in ``samples/``.
+
+    Returns:
+        Also the folders of such prompts, and other files in ``samples/``.
 
     Raises:
         InputError: Folders without metadata, without a prompt, or without images; all are listed.
     """
-    left_out = LeftOut() if left_out is None else left_out
     samples: list[Sample] = []
+    ignored: Counter[str] = Counter()
     bare: list[str] = []
-    empty: list[str] = []
+    empty: dict[str, str] = {}
     for entry in _numbered(folder):
         if not (entry / METADATA).is_file():
             bare.append(entry.name)
             continue
         row = _metadata(entry)
         images, others = _images(entry)
-        left_out.ignored.update(others)
+        ignored.update(others)
         if not images:
-            left_out.missing.append(entry.name)
-            empty.append(f"{entry.name}: {row.text('prompt')}")
+            empty[entry.name] = f"{entry.name}: {row.text('prompt')}"
         samples += [
             Sample(
                 id=f"{entry.name}/{image.stem}",
@@ -66,10 +66,11 @@ def read_geneval(
         raise InputError(f"{folder}: {len(bare)} folders lack {METADATA}: {quoted(bare)}")
     if empty and not allow_missing:
         raise InputError(
-            f"{folder}: {len(empty)} prompts have no images in samples/: {quoted(empty)}; generate"
-            " them, or pass --allow-missing (the score is then not comparable)"
+            f"{folder}: {len(empty)} prompts have no images in samples/:"
+            f" {quoted([*empty.values()])}; generate them, or pass --allow-missing (the score"
+            " is then not comparable)"
         )
-    return samples
+    return ListedSamples(samples, ignored, list(empty))
 
 
 def _numbered(folder: Path) -> list[Path]:

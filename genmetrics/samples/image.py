@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, one_line
 from genmetrics.core.sample import Decoded
-from genmetrics.samples.pixels import describe, to_rgb
+from genmetrics.samples.pixels import Facts, describe, to_rgb
 from genmetrics.samples.png import late_exif, slim
 from genmetrics.samples.profile import png_is_srgb, profile_is_srgb
 
@@ -143,22 +143,44 @@ def decode(data: bytes, name: str) -> Decoded:
     """
     with _errors_name(name):
         image = _open(io.BytesIO(data), name)
-        facts = describe(image)
-        tag = _tiff_orientation(image)
         if image.format == "JPEG2000":
             _require_end_of_codestream(data)
-        image.load()
-        pixels, conversions = to_rgb(image, facts, lambda: _low_bytes(data, name))
-        if tag:
-            conversions.append("exif_rotated")  # Pillow turns TIFF itself
-        elif turn := _TURNS.get(_exif_orientation(_exif(image))):
-            pixels = np.ascontiguousarray(turn(pixels))
-            conversions.append("exif_rotated")
-        if facts.animated:
-            conversions.append("first_frame")
-        if not _is_srgb(image):
-            conversions.append("profile_not_srgb")
-        return Decoded(pixels, tuple(conversions))
+        return _convert(image, describe(image), lambda: _low_bytes(data, name))
+
+
+def from_pillow(image: Image.Image, name: str) -> Decoded:
+    """Convert an image that Pillow holds, as :func:`decode` does with a file.
+
+    Raises:
+        InputError: It cannot be decoded, or is of 16-bit colours of which one is transparent, whose
+            low bits Pillow does not keep.
+    """
+
+    def low_bytes() -> np.ndarray:
+        raise ValueError("it has 16-bit colours, of which Pillow keeps half; pass its file")
+
+    with _errors_name(name):
+        require_size(image.size, name)
+        facts = Facts(image.mode, image.mode.startswith("I;16"))
+        if isinstance(image, ImageFile.ImageFile) and image.tile:  # not loaded yet
+            facts = describe(image)
+        return _convert(image, facts, low_bytes)
+
+
+def _convert(image: Image.Image, facts: Facts, low_bytes: Callable[[], np.ndarray]) -> Decoded:
+    tag = _tiff_orientation(image)
+    image.load()
+    pixels, conversions = to_rgb(image, facts, low_bytes)
+    if tag:
+        conversions.append("exif_rotated")  # Pillow turns TIFF itself
+    elif turn := _TURNS.get(_exif_orientation(_exif(image))):
+        pixels = np.ascontiguousarray(turn(pixels))
+        conversions.append("exif_rotated")
+    if facts.animated:
+        conversions.append("first_frame")
+    if not _is_srgb(image):
+        conversions.append("profile_not_srgb")
+    return Decoded(pixels, tuple(conversions))
 
 
 def image_size(source: bytes | str | os.PathLike[str], *, name: str = "image") -> tuple[int, int]:
@@ -264,13 +286,6 @@ def _errors_name(name: str) -> Iterator[None]:
         ) from error
 
 
-def one_line(error: BaseException) -> str:
-    """Return what an exception says, in one short line."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line = " ".join(text.split())[:200]
-    return line or type(error).__name__
-
-
 def _header_size(file: IO[bytes], name: str) -> tuple[int, int]:
     with _errors_name(name):
         image = _open(file, name, header=True)
@@ -291,7 +306,7 @@ def _low_bytes(data: bytes, name: str) -> np.ndarray:
     return np.asarray(image)
 
 
-def _is_srgb(image: ImageFile.ImageFile) -> bool:
+def _is_srgb(image: Image.Image) -> bool:
     if colour := image.info.get(_COLOUR):
         return png_is_srgb(colour)
     profile = image.info.get("icc_profile")
@@ -311,13 +326,13 @@ def _require_end_of_codestream(data: bytes) -> None:
         raise ValueError("image file is truncated (no end of codestream)")
 
 
-def _tiff_orientation(image: ImageFile.ImageFile) -> bool:
+def _tiff_orientation(image: Image.Image) -> bool:
     """Tell whether a TIFF asks to be turned; to be called before ``load`` does so."""
     tags = getattr(image, "tag_v2", None)
     return tags is not None and tags.get(_ORIENTATION) in _TURNS
 
 
-def _exif(image: ImageFile.ImageFile) -> bytes:
+def _exif(image: Image.Image) -> bytes:
     found = image.info.get("exif")
     return found if isinstance(found, bytes) else b""
 

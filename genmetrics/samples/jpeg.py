@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from genmetrics.core.errors import InputError, MissingExtraError, UsageError
-from genmetrics.samples.image import one_line, require_size, upright
+from genmetrics.core.errors import InputError, MissingExtraError, UsageError, one_line
+from genmetrics.samples.image import require_size, upright
 
 if TYPE_CHECKING:
     from torch import Tensor

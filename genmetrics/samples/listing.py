@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from genmetrics.core.errors import InputError
-from genmetrics.core.sample import Media
+from genmetrics.core.sample import Media, Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.kinds import (
     HEAD,
@@ -32,13 +31,13 @@ class Listing(NamedTuple):
     """How many files are no pictures, by kind; hidden ones do not count."""
 
 
-@dataclass
-class LeftOut:
-    """What is in a set and makes no sample."""
+class ListedSamples(NamedTuple):
+    """The samples of a set, and what is in it and makes none."""
 
-    ignored: Counter[str] = field(default_factory=Counter)
+    samples: Sequence[Sample]
+    ignored: Mapping[str, int] = {}
     """Files that are no pictures, by kind."""
-    missing: list[str] = field(default_factory=list)
+    missing: Sequence[str] = ()
     """What has no image, by name, where that was allowed."""
 
     def notes(self, where: object) -> tuple[str, ...]:
@@ -49,11 +48,13 @@ class LeftOut:
         kinds = [f"{count} {kind}" for kind, count in counts[:_KINDS]]
         rest = sum(count for _, count in counts[_KINDS:])
         kinds += [f"{rest} of other kinds"] if rest else []
-        files = "1 file is" if self.ignored.total() == 1 else f"{self.ignored.total()} files are"
+        total = sum(self.ignored.values())
+        files = "1 file is" if total == 1 else f"{total} files are"
         return (f"{where}: {files} not read as images ({', '.join(kinds)})",)
 
 
 _KINDS = 5  # of ignored files that a note names
+_NAMED = 10  # names of a list that are written out
 
 
 def is_hidden(name: str) -> bool:
@@ -145,10 +146,10 @@ def scan(directory: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
         raise InputError(f"{os.fspath(directory)} cannot be listed: {error.strerror}") from error
 
 
-def quoted(names: Sequence[str], *, cap: int = 10) -> str:
-    """List names in one line, the first ``cap`` of them."""
-    shown = ", ".join(repr(name) for name in names[:cap])
-    return shown if len(names) <= cap else f"{shown} and {len(names) - cap} more"
+def quoted(names: Sequence[str]) -> str:
+    """List names in one line, the first ten of them."""
+    shown = ", ".join(repr(name) for name in names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 def no_images(path: Path, seen: int, hint: str = "") -> InputError:

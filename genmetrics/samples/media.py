@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, one_line
 from genmetrics.core.sample import Decoded
-from genmetrics.samples.image import decode, image_size, one_line, read_file
+from genmetrics.samples.image import decode, image_size, read_file
 from genmetrics.samples.unpack import unpacked
 
 if TYPE_CHECKING:

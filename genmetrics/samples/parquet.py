@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Media
-from genmetrics.samples.arrow import NO_BYTES
+from genmetrics.samples.arrow import NO_BYTES, arrow_errors
 from genmetrics.samples.media import StoredMedia
 
 _BLOCK = 8 << 20  # bytes of a block, about
@@ -50,8 +50,6 @@ class ParquetMedia(StoredMedia):
 
     def read(self) -> bytes:
         """Return the encoded image."""
-        from genmetrics.samples.columns import arrow_errors
-
         with arrow_errors(self.name):
             value = _reader(self.file, self.column).value(self.group, self.index)
         if isinstance(value, dict):

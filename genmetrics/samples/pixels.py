@@ -31,13 +31,13 @@ class Facts(NamedTuple):
     """How the file stores a pixel, such as ``"RGB;16B"``."""
     deep: bool
     """More than 8 bits a channel are stored."""
-    maximum: int
+    maximum: int = 65535
     """White, in numbers of the file."""
-    inverted: bool
+    inverted: bool = False
     """16-bit TIFF in which white is zero; Pillow inverts only 8-bit ones."""
-    animated: bool
+    animated: bool = False
     """More frames than one follow."""
-    signed: bool
+    signed: bool = False
     """8-bit TIFF with a sign, which Pillow takes for a high bit."""
 
 

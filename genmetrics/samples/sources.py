@@ -5,56 +5,77 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from genmetrics.core.errors import InputError, UsageError, did_you_mean
+from genmetrics.core.files import is_path
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import ARCHIVES, is_archive, is_tar, list_archive, scan_tar
-from genmetrics.samples.bundles import KINDS, Bundle, bundle_files, find_bundle, read_bundle
+from genmetrics.samples.bundles import KINDS, Bundle, bundle_files, find_bundle, kind_of_shard
+from genmetrics.samples.columns import read_columns
 from genmetrics.samples.geneval import is_geneval, read_geneval
 from genmetrics.samples.kinds import is_image
 from genmetrics.samples.listing import (
-    LeftOut,
+    ListedSamples,
     Listing,
     is_hidden,
     list_folder,
     no_images,
+    quoted,
     unique_ids,
 )
 from genmetrics.samples.manifest import read_manifest
+from genmetrics.samples.memory import described, samples_in_memory
 from genmetrics.samples.tables import TABLES, is_table
 from genmetrics.samples.webdataset import is_webdataset, read_webdataset
 
-Reader = Callable[[Path, bool, bool, LeftOut], list[Sample]]
-"""Path, recursive, allow_missing to samples; what is left out is added to the last argument."""
+Reader = Callable[[Path, bool, bool], ListedSamples]
+"""Path, recursive, allow_missing to samples and what makes none."""
 
 
 def read_samples(
-    path: str | os.PathLike[str],
+    source: Any,
     *,
     recursive: bool = False,
     layout: str = "auto",
     limit: int | None = None,
     allow_missing: bool = False,
-    left_out: LeftOut | None = None,
 ) -> list[Sample]:
+    """Return the samples that :func:`list_samples` finds."""
+    found = list_samples(
+        source, recursive=recursive, layout=layout, limit=limit, allow_missing=allow_missing
+    )
+    return list(found.samples)
+
+
+def list_samples(
+    source: Any,
+    *,
+    name: str = "images",
+    recursive: bool = False,
+    layout: str = "auto",
+    limit: int | None = None,
+    allow_missing: bool = False,
+) -> ListedSamples:
     """List the samples of a set; no image is opened.
 
     Args:
-        path: A folder, a zip or tar archive, a ``.jsonl`` or ``.csv`` manifest, an ``.npz`` or
+        source: A folder, a zip or tar archive, a ``.jsonl`` or ``.csv`` manifest, an ``.npz`` or
             ``.npy`` whose ``arr_0`` is uint8 ``(N, H, W, 3)``, or shards: WebDataset tars, Parquet
             or Arrow files, as a folder, a wildcard or a brace pattern (``set-{000..099}.tar``),
-            behind which fields may be chosen (``data.parquet:image=edited``).
+            behind which fields may be chosen (``data.parquet:image=edited``). Or what the program
+            holds: see :data:`genmetrics.samples.memory.TAKEN`.
+        name: What pictures are called that the program holds, with their number.
         recursive: Take the images of subfolders too.
         layout: A name of :data:`LAYOUTS`, or ``"auto"``: ``geneval`` where numbered folders carry
-            metadata, else by what ``path`` is.
+            metadata, else by what ``source`` is.
         limit: Keep only the first ones.
         allow_missing: Take a benchmark layout or shards although prompts lack images.
-        left_out: Filled with what is there and makes no sample.
 
     Returns:
-        Samples in natural order of id. The id is the relative path without suffix (with it, where
-        two files would share one), or the row's number in an array.
+        Samples in natural order of id, and what is there and makes none. The id is the relative
+        path without suffix (with it, where two files would share one), or the row's number.
 
     Raises:
         UsageError: An unknown layout or a limit below 1.
@@ -63,23 +84,48 @@ def read_samples(
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit is {limit}; expected 1 or more")
+    if is_path(source):
+        found = _list_place(source, recursive, layout, allow_missing)
+    elif layout in ("auto", "folder"):
+        found = ListedSamples(samples_in_memory(source, name))
+    else:
+        raise UsageError(
+            f"{name} is {described(source)}, not layout {_known(layout)!r}; drop layout="
+        )
+    samples = sorted(found.samples, key=lambda s: natural_key(s.id))
+    for sample in samples:
+        if not sample.id.isascii():
+            _check_text(sample.id, described(source))
+    return found._replace(samples=samples[:limit])
+
+
+def _list_place(
+    path: str | os.PathLike[str], recursive: bool, layout: str, allow_missing: bool
+) -> ListedSamples:
     where = Path(path)
-    left_out = LeftOut() if left_out is None else left_out
     bundle = find_bundle(os.fspath(path))
     if bundle is not None and layout not in ("auto", "folder"):
         raise UsageError(f"{where} names shards, not layout {_known(layout)!r}; drop --layout")
     if bundle is not None:
-        listed = read_bundle(bundle, allow_missing=allow_missing, left_out=left_out)
-    elif not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
+        return _read_bundle(bundle, allow_missing)
+    if not os.path.exists(where):  # noqa: PTH110  # Path.exists raises without permission
         raise InputError(f"{where} does not exist (0 files seen); check the path")
-    else:
-        reader = LAYOUTS[_detect(where) if layout == "auto" else _known(layout)]
-        listed = reader(where, recursive, allow_missing, left_out)
-    samples = sorted(listed, key=lambda s: natural_key(s.id))
-    for sample in samples:
-        if not sample.id.isascii():
-            _check_text(sample.id, where)
-    return samples[:limit]
+    return LAYOUTS[_detect(where) if layout == "auto" else _known(layout)](
+        where, recursive, allow_missing
+    )
+
+
+def _read_bundle(bundle: Bundle, allow_missing: bool) -> ListedSamples:
+    """List the samples of shards, which are files of one kind."""
+    first = kind_of_shard(bundle.files[0])
+    other = [file for file in bundle.files if kind_of_shard(file) != first]
+    if other or first is None:
+        known = " ".join(suffix for kind in KINDS for suffix in KINDS[kind])
+        shown = quoted([bundle.files[0], *other[:1]])
+        raise InputError(f"{bundle.where}: {shown}; shards are files of one kind of {known}")
+    if first == "tar":
+        return read_webdataset(bundle.files, bundle.fields, allow_missing=allow_missing)
+    return ListedSamples(read_columns(bundle.files, bundle.fields))
 
 
 def _known(layout: str) -> str:
@@ -99,9 +145,7 @@ def _detect(path: Path) -> str:
     return "geneval" if path.is_dir() and is_geneval(path) else "folder"
 
 
-def _read_folder(
-    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
-) -> list[Sample]:
+def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> ListedSamples:
     files: list[str] = []
     listing = Listing([], 1)
     if path.is_dir():
@@ -113,19 +157,15 @@ def _read_folder(
         members = scan_tar(path)
         if is_webdataset(members):
             where = [str(path)]
-            return read_webdataset(
-                where, allow_missing=allow_missing, left_out=left_out, scan=lambda _: members
-            )
+            return read_webdataset(where, allow_missing=allow_missing, scan=lambda _: members)
         listing = members.listing()
     elif is_archive(path):
         listing = list_archive(path)
     else:
         raise no_images(path, 1, f"; it is a single file, pass {_SINGLE}")
     if files:
-        bundle = Bundle(str(path), files, {})
-        return read_bundle(bundle, allow_missing=allow_missing, left_out=left_out)
-    left_out.ignored.update(listing.ignored)
-    return _plain(path, listing, recursive)
+        return _read_bundle(Bundle(str(path), files, {}), allow_missing)
+    return ListedSamples(_plain(path, listing, recursive), listing.ignored)
 
 
 def _plain(path: Path, listing: Listing, recursive: bool) -> list[Sample]:
@@ -150,29 +190,25 @@ def _any_below(folder: Path) -> bool:
     return any(is_image(name) and not is_hidden(name) for _, _, names in walk for name in names)
 
 
-def _read_manifest(
-    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
-) -> list[Sample]:
+def _read_manifest(path: Path, recursive: bool, allow_missing: bool) -> ListedSamples:
     if not path.is_file():
         raise InputError(f"{path} is not a file; layout manifest expects {' or '.join(TABLES)}")
-    return read_manifest(path)
+    return ListedSamples(read_manifest(path))
 
 
-def _read_geneval(
-    path: Path, recursive: bool, allow_missing: bool, left_out: LeftOut
-) -> list[Sample]:
+def _read_geneval(path: Path, recursive: bool, allow_missing: bool) -> ListedSamples:
     if not path.is_dir() or not is_geneval(path):
         raise InputError(
             f"{path} is not laid out as GenEval: expected folders such as 00000 with metadata.jsonl"
             " and samples/0000.png"
         )
-    samples = read_geneval(path, allow_missing=allow_missing, left_out=left_out)
-    if not samples:
+    found = read_geneval(path, allow_missing=allow_missing)
+    if not found.samples:
         raise InputError(f"{path} holds no images: every samples/ folder is empty")
-    return samples
+    return found
 
 
-def _check_text(id_: str, where: Path) -> None:
+def _check_text(id_: str, where: str) -> None:
     """Refuse names that are no text: reports could not be written."""
     try:
         id_.encode()

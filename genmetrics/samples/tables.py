@@ -16,6 +16,9 @@ from genmetrics.samples.image import read_file
 
 TABLES = (".jsonl", ".csv")
 
+PROMPTS = ("prompt", "caption", "text")
+"""What a prompt is called in the JSON of a tar and in the columns of a table; the first counts."""
+
 
 class Row(NamedTuple):
     """One row: where it stands and its cells by column."""

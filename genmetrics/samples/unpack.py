@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from genmetrics.core.errors import InputError
-from genmetrics.samples.image import one_line
+from genmetrics.core.errors import InputError, one_line
 
 ARRAY = "arr_0.npy"  # the member of an npz that holds the images
 

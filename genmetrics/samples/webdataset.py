@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.sample import Sample
 from genmetrics.samples.archives import TARS, TarMembers, scan_tar, without_shared_folders
-from genmetrics.samples.bundles import PROMPTS
 from genmetrics.samples.kinds import SUFFIXES, is_image, kind_of
-from genmetrics.samples.listing import LeftOut, begins_as_picture, no_images, quoted
+from genmetrics.samples.listing import ListedSamples, begins_as_picture, no_images, quoted
 from genmetrics.samples.media import SpanMedia
-from genmetrics.samples.tables import pairs_once
+from genmetrics.samples.tables import PROMPTS, pairs_once
 
 _KEY = re.compile(r"(?s)((?:.*/)?[^./][^./]*)\.([^/]*)")
 _META = re.compile(r"__[^/]*__($|/)")  # bookkeeping of the webdataset package
@@ -37,14 +36,21 @@ class _Found(NamedTuple):
     fields: Mapping[str, SpanMedia]
 
 
+class _Shard(NamedTuple):
+    """What a shard holds: samples, keys without an image, kinds of files that belong to none."""
+
+    found: list[_Found]
+    bare: list[str]
+    ignored: list[str]
+
+
 def read_webdataset(
     shards: Sequence[str],
     chosen: Mapping[str, str] | None = None,
     *,
     allow_missing: bool = False,
-    left_out: LeftOut | None = None,
     scan: Callable[[Path], TarMembers] = scan_tar,
-) -> list[Sample]:
+) -> ListedSamples:
     """List the samples of shards from the headers of their tars; of contents, only texts are read.
 
     The image is the member whose field is an image suffix (``jpg``, ``png``); other images of a key
@@ -55,33 +61,44 @@ def read_webdataset(
         shards: Paths of tars, also compressed.
         chosen: ``image`` and ``prompt`` may name other fields, such as ``edited.png``.
         allow_missing: Leave out keys that have texts but no image.
-        left_out: Filled with such keys, and with files that are no pictures and belong to none.
         scan: What lists a tar; for a caller that has done so already.
 
     Returns:
         Samples in the order of the shards. The id is the key without the folders that all keys
-        share, behind the name of its shard where two shards have it.
+        share, behind the name of its shard where two shards have it. Also keys that have no image,
+        and files that are no pictures and belong to none.
 
     Raises:
         InputError: A damaged shard, a key with several images or none, a text that cannot be read.
     """
     chosen = chosen or {}
-    left_out = LeftOut() if left_out is None else left_out
     if "id" in chosen:
         raise UsageError(f"{shards[0]}: the id of a sample in a tar is its key; drop id=")
     found: list[_Found] = []
+    ignored: Counter[str] = Counter()
+    missing: list[str] = []
     seen = 0
     for shard in shards:
         members = scan(Path(shard))
         seen += members.seen
-        found += _samples_of(shard, members, chosen, allow_missing, left_out)
+        inside = _read_shard(shard, members, chosen)
+        if inside.bare and not allow_missing:
+            what = f"{chosen['image']!r}" if chosen.get("image") else "image"
+            raise InputError(
+                f"{shard}: {len(inside.bare)} keys have no {what}: {quoted(inside.bare)}; add"
+                " them, or pass --allow-missing"
+            )
+        found += inside.found
+        ignored.update(inside.ignored)
+        missing += inside.bare
     if not found:
         raise no_images(Path(shards[0]), seen, f"; {len(shards)} shards")
-    return [
+    samples = [
         Sample(id=id_, image=one.image, prompt=prompt, spec=spec)
         for one, id_ in zip(found, _ids(found), strict=True)
         for prompt, spec in [_texts(one, chosen.get("prompt"))]
     ]
+    return ListedSamples(samples, ignored, missing)
 
 
 def is_webdataset(members: TarMembers) -> bool:
@@ -96,29 +113,18 @@ def _split(name: str) -> tuple[str, str] | None:
     return (match[1], match[2].lower()) if match and not _META.match(match[0]) else None
 
 
-def _samples_of(
-    shard: str,
-    members: TarMembers,
-    chosen: Mapping[str, str],
-    allow_missing: bool,
-    left_out: LeftOut,
-) -> Iterator[_Found]:
-    bare = []
+def _read_shard(shard: str, members: TarMembers, chosen: Mapping[str, str]) -> _Shard:
+    inside = _Shard([], [], [])
     for key, fields in _fields_by_key(shard, members).items():
         image = _image_field(shard, key, fields, chosen.get("image"))
         if image is not None:
-            yield _Found(shard, f"{key}.{image.rsplit('.', 1)[-1]}", fields[image], fields)
+            name = f"{key}.{image.rsplit('.', 1)[-1]}"
+            inside.found.append(_Found(shard, name, fields[image], fields))
         elif chosen.get("image") or {"txt", "json"} & fields.keys():
-            bare.append(key)
+            inside.bare.append(key)
         else:
-            left_out.ignored.update(kind_of(media.member) for media in fields.values())
-    if bare and not allow_missing:
-        what = f"{chosen['image']!r}" if chosen.get("image") else "image"
-        raise InputError(
-            f"{shard}: {len(bare)} keys have no {what}: {quoted(bare)}; add them, or pass"
-            " --allow-missing"
-        )
-    left_out.missing += bare
+            inside.ignored.extend(kind_of(media.member) for media in fields.values())
+    return inside
 
 
 def _fields_by_key(shard: str, members: TarMembers) -> dict[str, dict[str, SpanMedia]]:

@@ -1,7 +1,8 @@
 """Two pictures of one thing, compared pixel by pixel: mean squared error, PSNR, SSIM.
 
-Pictures are arrays or tensors ``(C, H, W)`` or ``(H, W)``, uint8 or float. The peak is a constant
-of the declared range, never taken from the data. A mask is bool ``(H, W)``, True where the picture
+Pictures are arrays or tensors ``(C, H, W)`` or ``(H, W)``, uint8 or float, or one of each in the
+same units where ``data_range`` is declared. The peak is a constant of the declared range, never
+taken from the data. A mask is bool ``(H, W)``, True where the picture
 was allowed to change; only what lies outside counts.
 """
 
@@ -267,9 +268,13 @@ def _pair(
         x, y = x[None], y[None]
     if x.ndim != 3 or x.shape[0] > 4 or 0 in x.shape:
         raise InputError(f"the image has shape {x.shape}; expected (C, H, W) or (H, W)")
-    if x.dtype.kind != y.dtype.kind or x.dtype.kind not in "uif":
+    numbers = x.dtype.kind in "uif" and y.dtype.kind in "uif"
+    # of unlike kinds only a declared range says that both count in the same units
+    if not numbers or (x.dtype.kind != y.dtype.kind and data_range is None):
+        fix = ", or pass data_range=, the range of both" if numbers else ""
         raise InputError(
-            f"the image is {x.dtype} and its reference {y.dtype}; give both as uint8 or as floats"
+            f"the image is {x.dtype} and its reference {y.dtype}; give both as uint8 or as"
+            f" floats{fix}"
         )
     width = _range_of(x, data_range)
     low, high = np.minimum(x.min(), y.min()), np.maximum(x.max(), y.max())

@@ -18,7 +18,7 @@ from genmetrics.weights.files import (
     require,
     target_of,
 )
-from genmetrics.weights.manifest import Entry, find
+from genmetrics.weights.manifest import Entry
 from genmetrics.weights.models import (
     WEIGHT_FILES,
     damaged_file,
@@ -29,7 +29,7 @@ from genmetrics.weights.models import (
     require_model,
 )
 from genmetrics.weights.places import hub_cache, refuse_if_offline, weights_dir
-from genmetrics.weights.references import PREFIX
+from genmetrics.weights.references import PREFIX, entry_of
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all (0 when unknown)."""
@@ -69,7 +69,7 @@ def fetch(
     """
     if "/" in id:
         return _fetch_model(id, force)
-    entry = find(id)
+    entry = entry_of(id)
     if entry.kind == "package":
         return require(id)  # its error says what to install
     fault = fault_of(entry)

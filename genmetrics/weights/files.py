@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from genmetrics.core.errors import UsageError, WeightsError, did_you_mean
 from genmetrics.weights.checksum import sha256_of
-from genmetrics.weights.manifest import Entry, entries, find
+from genmetrics.weights.manifest import Entry, entries
 from genmetrics.weights.models import (
     content_sha256,
     damaged_file,
@@ -20,6 +20,7 @@ from genmetrics.weights.models import (
     require_model,
 )
 from genmetrics.weights.places import torch_checkpoints, weights_dir
+from genmetrics.weights.references import entry_of
 
 Override = str | Path | Mapping[str, str | Path] | None
 """What users give as ``weights=``: a path, a mapping from weights id to path, or nothing."""
@@ -61,7 +62,7 @@ def locate(id: str, override: Override = None) -> Located:
         UsageError: An id that the manifest lacks, also among the keys of ``override``.
         WeightsError: ``override`` names a path that does not exist.
     """
-    entry = find(id)
+    entry = entry_of(id)
     replacement = _replacement(id, override)
     if replacement is not None or entry.kind == "hub":
         model = locate_model(replacement or id)
@@ -80,7 +81,7 @@ def require(id: str, override: Override = None) -> Path:
         WeightsError: Missing or damaged; the one line says what to fetch, from where, its hash and
             size, and where to put a file that was copied by hand.
     """
-    entry = find(id)
+    entry = entry_of(id)
     replacement = _replacement(id, override)
     if replacement is not None:
         return replacement
@@ -108,7 +109,7 @@ def fault_of(entry: Entry) -> str:
 
 def verify(id: str) -> Check:
     """Read the weights and compare them with what the manifest says of them."""
-    entry = find(id)
+    entry = entry_of(id)
     if entry.kind == "hub":
         return _verify_model(entry)
     path, expected = path_of(id), expected_sum(entry)
@@ -135,7 +136,7 @@ def _verify_model(entry: Entry) -> Check:
 
 def path_of(id: str) -> Path | None:
     """Return where weights lie, whole or not, without reading them; None where they are missing."""
-    entry = find(id)
+    entry = entry_of(id)
     if entry.kind == "hub":
         return find_model(id).path
     return next((path for path in _candidates(entry) if path.is_file()), None)

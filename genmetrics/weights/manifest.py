@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from genmetrics.core.errors import UsageError, WeightsError, did_you_mean
+from genmetrics.core.errors import WeightsError
 
 _LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
@@ -61,23 +61,6 @@ def entries() -> dict[str, Entry]:
         return dict(_parse(path, path.stat().st_mtime_ns))
     except OSError as error:
         raise WeightsError(f"weights manifest {path}: {error.strerror}") from error
-
-
-def find(id: str) -> Entry:
-    """Return one entry; those of clean-fid's references need not be in the manifest.
-
-    Raises:
-        UsageError: The manifest has no such id.
-    """
-    from genmetrics.weights.references import PREFIX, reference_entry
-
-    known = entries()
-    if id not in known and id.startswith(PREFIX):
-        return reference_entry(id)
-    if id not in known:
-        hint = did_you_mean(id, known)
-        raise UsageError(f"weights {id!r} are unknown{hint}; see `genmetrics weights list`")
-    return known[id]
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from genmetrics.core.errors import UsageError, WeightsError, did_you_mean
-from genmetrics.weights.manifest import Entry
+from genmetrics.weights.manifest import Entry, entries
 
 PREFIX = "clean-fid:"
 
@@ -115,6 +115,21 @@ def reference_entry(id: str) -> Entry:
         urls=(url,),
         folders=(folder,),
     )
+
+
+def entry_of(id: str) -> Entry:
+    """Return one entry; those of clean-fid's references need not be in the manifest.
+
+    Raises:
+        UsageError: The manifest has no such id.
+    """
+    known = entries()
+    if id not in known and id.startswith(PREFIX):
+        return reference_entry(id)
+    if id not in known:
+        hint = did_you_mean(id, known)
+        raise UsageError(f"weights {id!r} are unknown{hint}; see `genmetrics weights list`")
+    return known[id]
 
 
 class _AskedFor(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_transformers_called_directly(folder: Path, items: list[Item]) -> None:
     model = Dinov2Model.from_pretrained(folder).eval()
     with torch.no_grad():
         expected = model(published_pixels(items)).last_hidden_state[:, 0]
-    spec = DINOv2Spec.create(model=str(folder), positions="transformers")
+    spec = replace(DINOv2Spec.create(model=str(folder)), positions="transformers")
     assert np.array_equal(run(spec.build("cpu"), items)["cls"], expected)
     original = run(DINOv2Spec.create(model=str(folder)).build("cpu"), items)["cls"]
     same = model.config.image_size == 224

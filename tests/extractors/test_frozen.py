@@ -13,7 +13,7 @@ from torch import nn
 from genmetrics.core.errors import UsageError, WeightsError
 from genmetrics.core.threads import threads
 from genmetrics.extractors._frozen import Frozen, building, load_strictly, numerics
-from genmetrics.extractors._model import precision_on
+from genmetrics.extractors.precision import precision_on
 
 
 class Tiny(nn.Module):

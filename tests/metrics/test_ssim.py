@@ -113,7 +113,7 @@ def test_a_picture_below_the_window_is_named_with_its_size():
 
 
 def test_unknown_protocols_are_refused():
-    with pytest.raises(gm.UsageError, match="there is 'wang'"):
+    with pytest.raises(gm.UsageError, match="there is ssim@wang"):
         gm.SSIM(protocol="skimage")  # type: ignore[arg-type]
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.samples.kinds import HEAD, SUFFIXES, looks_like_picture
-from genmetrics.samples.listing import LeftOut, unique_ids, without_suffix
+from genmetrics.samples.listing import unique_ids, without_suffix
 from genmetrics.samples.media import FileMedia, SpanMedia
-from genmetrics.samples.sources import LAYOUTS, read_samples
+from genmetrics.samples.sources import LAYOUTS, list_samples, read_samples
 from tests.samples.make import sound
 
 PNG = sound()["png-RGB"]
@@ -125,12 +125,12 @@ def test_pictures_of_any_suffix_and_of_none_are_samples(tmp_path, form):
     (folder / "clip.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
     (folder / "LICENSE").write_text("BM is a text that begins so\n")
     (folder / "h").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    left_out = LeftOut()
     path = folder if form == "folder" else packed(folder, tmp_path / form)
-    samples = read_samples(path, left_out=left_out)
+    found = list_samples(path)
+    samples = found.samples
     assert [s.id for s in samples] == ["a", "b", "c", "d", "e", "f", "g", "h", "r_1.5"]
-    assert left_out.ignored == {".txt": 2, ".json": 1, ".mp4": 1, "without suffix": 1}
-    assert left_out.notes("gen") == (
+    assert found.ignored == {".txt": 2, ".json": 1, ".mp4": 1, "without suffix": 1}
+    assert found.notes("gen") == (
         "gen: 5 files are not read as images (2 .txt, 1 .json, 1 .mp4, 1 without suffix)",
     )
     for sample in samples:
@@ -180,9 +180,9 @@ def test_pipes_and_dead_links_without_a_picture_s_suffix_are_counted(tmp_path):
     fill(tmp_path, "a.png")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link.data").symlink_to("nowhere")
-    left_out = LeftOut()
-    assert [s.id for s in read_samples(tmp_path, left_out=left_out)] == ["a"]
-    assert left_out.ignored == {"without suffix": 1, ".data": 1}
+    found = list_samples(tmp_path)
+    assert [s.id for s in found.samples] == ["a"]
+    assert found.ignored == {"without suffix": 1, ".data": 1}
 
 
 def test_broken_entries_are_listed_so_that_they_fail_by_name(tmp_path):
@@ -442,10 +442,10 @@ def geneval(folder, prompts=3, images=2):
 
 def test_geneval_folders_are_recognised(tmp_path):
     fill(geneval(tmp_path), "notes/a.png", "00000/samples/0000.jpg", "00000/samples/preview.png")
-    left_out = LeftOut()
-    samples = read_samples(tmp_path, left_out=left_out)
+    found = list_samples(tmp_path)
+    samples = found.samples
     assert [s.id for s in samples] == [f"{i:05d}/{j:04d}" for i in range(3) for j in range(2)]
-    assert left_out.ignored == {".jpg": 1, ".png": 1}
+    assert found.ignored == {".jpg": 1, ".png": 1}
     assert samples[2].prompt == "a 1"
     assert samples[2].spec == {"tag": "single_object", "prompt": "a 1"}
     assert samples == read_samples(tmp_path, layout="geneval")
@@ -458,9 +458,9 @@ def test_missing_prompts_do_not_shrink_the_denominator(tmp_path):
     (tmp_path / "00004" / "samples" / "0000.png").unlink()
     with pytest.raises(InputError, match=r"1 prompts have no images.*'00004: a 4'.*allow-missing"):
         read_samples(tmp_path)
-    left_out = LeftOut()
-    assert len(read_samples(tmp_path, allow_missing=True, left_out=left_out)) == 9
-    assert left_out.missing == ["00004"]
+    found = list_samples(tmp_path, allow_missing=True)
+    assert len(found.samples) == 9
+    assert found.missing == ["00004"]
 
 
 def test_geneval_without_metadata_is_an_error(tmp_path):

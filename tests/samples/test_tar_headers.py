@@ -1,4 +1,4 @@
-"""Plain archives are listed from their headers as the standard library lists them, or not at all."""
+"""Plain archives are listed from their headers as the standard library lists them."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError
 from genmetrics.samples import unpack
-from genmetrics.samples.listing import LeftOut
-from genmetrics.samples.sources import read_samples
+from genmetrics.samples.sources import list_samples, read_samples
 from tests.samples.make import attach_pairs, encode, picture
 from tests.samples.test_media import write_tar
 
@@ -229,12 +228,12 @@ def test_pictures_of_unread_formats_and_without_suffix_do_not_vanish_from_shards
     heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
     tar(tmp_path / "s.tar", a_png=PNG, a_heic=heic, b_heic=heic, b_txt=b"b", c_data=PNG, c_txt=b"c")
     tar(tmp_path / "t.tar", d=PNG, e_cls=b"1", README=b"text", f_mp4=b"1", g_txt=b"g")
-    left_out = LeftOut()
-    samples = read_samples(tmp_path, allow_missing=True, left_out=left_out)
+    found = list_samples(tmp_path, allow_missing=True)
+    samples = found.samples
     assert [(s.id, s.prompt) for s in samples] == [("a", None), ("b", "b"), ("c", "c"), ("d", None)]
     assert [s.image.member for s in samples] == ["a.png", "b.heic", "c.data", "d"]
-    assert left_out.missing == ["g"]
-    assert left_out.ignored == {".cls": 1, ".mp4": 1, "without suffix": 1}
+    assert found.missing == ["g"]
+    assert found.ignored == {".cls": 1, ".mp4": 1, "without suffix": 1}
 
 
 def test_shards_without_images_and_cut_shards_say_so(tmp_path):

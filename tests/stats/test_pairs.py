@@ -248,6 +248,26 @@ def test_shapes_that_differ_are_a_pairing_error_with_both(measure) -> None:
         measure(levels(0, 3, 64, 64), levels(0, 3, 65, 64))
 
 
+@pytest.mark.parametrize("measure", [psnr, ssim])
+def test_levels_as_bytes_and_as_floats_are_one_picture_where_the_range_is_declared(measure) -> None:
+    x, y = levels(1, 3, 24, 20), levels(2, 3, 24, 20)
+    expected = measure(x, y)
+    for a, b in ((x, y.astype(np.float32)), (x.astype(np.float64), y), (x, y.astype(np.int64))):
+        assert measure(a, b, data_range=255) == expected
+    assert measure(torch.from_numpy(x), torch.from_numpy(y).half(), data_range=255) == expected
+
+
+@pytest.mark.parametrize("measure", [psnr, ssim])
+def test_bytes_against_floats_of_another_range_are_refused(measure) -> None:
+    x = levels(1, 3, 24, 20)
+    with pytest.raises(InputError, match="wider than data_range=1"):
+        measure(x, x / 255, data_range=1)
+    with pytest.raises(InputError, match=r"uint8 and its reference float64.*or pass data_range="):
+        measure(x, x / 255)
+    with pytest.raises(InputError, match="the image is bool"):
+        measure(x > 9, x, data_range=255)
+
+
 @pytest.mark.parametrize("measure", [ssim, psnr])
 def test_channels_last_and_mixed_kinds_are_refused(measure) -> None:
     with pytest.raises(InputError, match=r"expected \(C, H, W\)"):

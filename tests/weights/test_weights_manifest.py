@@ -9,7 +9,7 @@ import pytest
 
 from genmetrics import weights
 from genmetrics.core.errors import UsageError, WeightsError
-from genmetrics.weights.manifest import find
+from genmetrics.weights.references import entry_of
 
 
 def test_sums_agree_with_the_digits_in_published_names() -> None:
@@ -29,7 +29,7 @@ def test_packaged_files_are_what_the_manifest_says() -> None:
     for id in ("efficientnet-lite0", "lpips-alex", "lpips-vgg", "lpips-squeeze"):
         check = weights.verify(id)
         assert check.status == "ok", check
-        assert weights.require(id).stat().st_size == find(id).bytes
+        assert weights.require(id).stat().st_size == entry_of(id).bytes
 
 
 def test_addresses_are_those_the_other_tools_use() -> None:
@@ -38,7 +38,7 @@ def test_addresses_are_those_the_other_tools_use() -> None:
     import torch_fidelity.feature_extractor_inceptionv3 as torch_fidelity
     from torchvision.models import AlexNet_Weights, SqueezeNet1_1_Weights, VGG16_Weights
 
-    inception = find("inception-2015-12-05").urls
+    inception = entry_of("inception-2015-12-05").urls
     assert pytorch_fid.inception.FID_WEIGHTS_URL in inception
     assert torch_fidelity.URL_INCEPTION_V3 in inception
     for id, enum in {
@@ -46,9 +46,9 @@ def test_addresses_are_those_the_other_tools_use() -> None:
         "torchvision-vgg16": VGG16_Weights.IMAGENET1K_V1,
         "torchvision-squeezenet1_1": SqueezeNet1_1_Weights.IMAGENET1K_V1,
     }.items():
-        assert enum.url in find(id).urls
+        assert enum.url in entry_of(id).urls
     for id, name in {"openai-clip-vit-b-32": "ViT-B-32", "openai-clip-rn50x4": "RN50x4"}.items():
-        assert open_clip.get_pretrained_cfg(name, "openai")["url"] in find(id).urls
+        assert open_clip.get_pretrained_cfg(name, "openai")["url"] in entry_of(id).urls
 
 
 def test_unknown_id_suggests_the_nearest() -> None:
