@@ -12,7 +12,7 @@ from genmetrics.run.collect import collect
 from genmetrics.run.remote import RemoteStage
 from genmetrics.run.stage import Stage
 from genmetrics.run.store import FeatureStore
-from genmetrics.run.work import Extraction, Failure, How, Job, Place, describe_failures
+from genmetrics.run.work import REFERENCE, Extraction, Failure, How, Job, Place, describe_failures
 
 
 def extract(jobs: Sequence[Job], store: FeatureStore, how: How) -> Extraction:
@@ -66,7 +66,7 @@ def stages(jobs: Sequence[Job]) -> list[tuple[str, list[Job]]]:
 
 def _place(entry: tuple[tuple[Place, str | None], Failure]) -> tuple[Any, ...]:
     (side, id_), extractor = entry[0]
-    return side, natural_key(id_), extractor or ""
+    return side != REFERENCE, side, natural_key(id_), extractor or ""
 
 
 def _reads(job: Job) -> str:
