@@ -59,36 +59,44 @@ Frames = Sequence[Callable[[], tuple["Tensor", tuple[str, ...]]]]
 """A clip in an item: what gives each frame's picture, uint8 ``(3, H, W)``, and its conversions."""
 
 
+_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+
 class _Holder:
     """An id and the fields that are set, each an attribute; a field that is not set is None."""
 
-    __slots__ = ("_fields", "id")
+    # two tuples and not a dictionary: there may be millions, and the names are one object for all
+    __slots__ = ("_names", "_values", "id")
 
     def __init__(self, *, id: str, **fields: Any) -> None:
-        for name in fields.keys() - FIELDS.keys():
-            field_of(name)
+        for name in fields:
+            if name not in FIELDS:
+                field_of(name)
+        names = tuple(name for name, value in fields.items() if value is not None)
         self.id = id
-        self._fields = {name: value for name, value in fields.items() if value is not None}
+        self._names = _NAMES.setdefault(names, names)
+        self._values = tuple(value for value in fields.values() if value is not None)
 
     def __getattr__(self, name: str) -> Any:
         if name in FIELDS:
-            return self._fields.get(name)
+            names = self._names
+            return self._values[names.index(name)] if name in names else None
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def __eq__(self, other: object) -> bool:
         same = type(other) is type(self)
-        return same and (self.id, self._fields) == (other.id, other._fields)  # type: ignore[attr-defined]
+        return same and (self.id, self.fields) == (other.id, other.fields)  # type: ignore[attr-defined]
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        fields = "".join(f", {name}={value!r}" for name, value in self._fields.items())
+        fields = "".join(f", {name}={value!r}" for name, value in self.fields.items())
         return f"{type(self).__name__}(id={self.id!r}{fields})"
 
     @property
     def fields(self) -> Mapping[str, Any]:
         """The fields that are set."""
-        return self._fields
+        return dict(zip(self._names, self._values, strict=True))
 
 
 class Sample(_Holder):
@@ -105,12 +113,12 @@ class Sample(_Holder):
 
     def having(self, **fields: Any) -> Self:
         """Return the sample with other fields; ``id`` may be among them."""
-        return type(self)(**{"id": self.id, **self._fields, **fields})
+        return type(self)(**{"id": self.id, **self.fields, **fields})
 
     @property
     def path(self) -> str | None:
         """Where the image or clip lies, as reports show it."""
-        shown = self._fields.get("image") or self._fields.get("video")
+        shown = self.image or self.video
         return None if shown is None else str(shown.name)
 
     def digest(self, fields: Sequence[str]) -> str:
@@ -122,7 +130,7 @@ class Sample(_Holder):
         return parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
 
     def _field_digest(self, field: str) -> str:
-        value = self.id if field == "id" else self._fields.get(field)
+        value = self.id if field == "id" else getattr(self, field)
         if value is None and not FIELDS[field].optional:
             raise InputError(f"sample {self.id!r} has no {field}")
         if isinstance(value, str):

@@ -13,7 +13,7 @@ from genmetrics.samples.listing import list_folder, no_images
 from genmetrics.samples.media import FileMedia
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FrameFolder:
     """A clip whose frames are the pictures of a folder."""
 

@@ -32,7 +32,7 @@ _ZIP_HEADER = 30  # bytes before the name in a member's own header
 _INFLATED = 4096  # bytes read to inflate the first few: tables come before data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredMedia(ABC):
     """Encoded bytes that lie somewhere. The digest is computed once and kept."""
 
@@ -115,7 +115,7 @@ class StoredMedia(ABC):
         return data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileMedia(StoredMedia):
     """An image file."""
 
@@ -144,7 +144,7 @@ class FileMedia(StoredMedia):
         return image_size(self.path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Member(StoredMedia):
     archive: str
     member: str
@@ -164,7 +164,7 @@ class _Member(StoredMedia):
         return InputError(f"{self.name} {how}: the archive is damaged; create or copy it again")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ZipMedia(_Member):
     """A member of a zip archive, stored or deflated.
 
@@ -215,7 +215,7 @@ class ZipMedia(_Member):
         return read_at(self.archive, self.offset + _ZIP_HEADER + skip, length)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SpanMedia(_Member):
     """A run of bytes of a larger file: a member of a tar, a row of an Arrow file.
 
@@ -247,7 +247,7 @@ class SpanMedia(_Member):
         return read_at(self.archive, self.offset, length)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArrayMedia(StoredMedia):
     """One row of a uint8 array ``(N, H, W, 3)`` in an npy or npz file.
 
@@ -302,7 +302,7 @@ class ArrayMedia(StoredMedia):
         return Decoded(np.frombuffer(data, np.uint8).reshape(self.shape), ())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MissingMedia(StoredMedia):
     """A row without a picture; it fails by name when it is read, instead of shrinking the set."""
 

@@ -25,7 +25,7 @@ _KEPT_ROWS = 32  # and at least so many rows: threads are not quite in step
 _READERS = 4  # files open at once in a process
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParquetMedia(StoredMedia):
     """The image in one row.
 
