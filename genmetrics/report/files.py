@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from genmetrics.core.errors import UsageError
-from genmetrics.core.files import write_together
-from genmetrics.report.document import document, sample_lines, to_json
+from genmetrics.core.files import Content, write_together
+from genmetrics.report.document import document, sample_chunks, to_json
 from genmetrics.report.html import page
-from genmetrics.run.evaluate import Report
+from genmetrics.report.record import RunRecord
 
 FILES = ("results.json", "samples.jsonl", "report.html")
 
@@ -49,24 +49,22 @@ def _try_to_make(path: Path) -> None:
         raise UsageError(f"out {path}: {error.strerror}; pass another folder") from error
 
 
-def write_report(report: Report, out: Path, *, command: str | None = None) -> list[Path]:
-    """Write the report's files, each whole or not at all.
+def write_report(record: RunRecord, out: Path) -> list[Path]:
+    """Write the record's files, each whole or not at all.
 
     Args:
-        report: What a run found.
+        record: What a run found.
         out: Folder; made if it is not there.
-        command: Command line that made the report, for the page.
 
     Returns:
         The paths written.
     """
     out = check_out(out)
-    lines = "".join(f"{to_json(line)}\n" for line in sample_lines(report))
-    texts = (
-        f"{to_json(document(report), indent=2)}\n",
-        lines,
-        page(report, command=command),
+    contents: tuple[Content, ...] = (
+        f"{to_json(document(record), indent=2)}\n",
+        sample_chunks(record),
+        page(record),
     )
     paths = [out / name for name in FILES]
-    write_together(dict(zip(paths, texts, strict=True)))
+    write_together(dict(zip(paths, contents, strict=True)))
     return paths

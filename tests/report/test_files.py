@@ -7,24 +7,24 @@ import pytest
 
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.report.files import FILES, check_out, write_report
-from tests.report.fakes import report
+from tests.report.fakes import record
 
 
 def test_three_files_are_written(tmp_path):
     out = tmp_path / "runs" / "a"
-    paths = write_report(report(), out, command="genmetrics eval gen")
+    paths = write_report(record(), out)
     assert [path.name for path in paths] == list(FILES)
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
-    assert json.loads((out / "results.json").read_text())["schema"] == "genmetrics.results/1"
+    assert json.loads((out / "results.json").read_text())["schema"] == "genmetrics.results/2"
     lines = (out / "samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [f"img_{i}" for i in range(20)]
     assert (out / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_written_again_gives_the_same_bytes(tmp_path):
-    paths = write_report(report(), tmp_path)
+    paths = write_report(record(), tmp_path)
     before = [path.read_bytes() for path in paths]
-    write_report(report(), tmp_path)
+    write_report(record(), tmp_path)
     assert [path.read_bytes() for path in paths] == before
 
 
@@ -64,5 +64,5 @@ def test_disk_that_refuses_leaves_no_half_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match="No space left"):
-        write_report(report(), tmp_path)
+        write_report(record(), tmp_path)
     assert list(tmp_path.iterdir()) == []
