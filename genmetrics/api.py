@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genmetrics.core.metric import Metric
-from genmetrics.report.files import check_out, check_runs, write_reports
+from genmetrics.report.files import check_out, check_runs, write_records
+from genmetrics.report.record import RunRecord
 from genmetrics.run.build import Asked
 from genmetrics.run.evaluate import Cache, Running
 from genmetrics.run.evaluate import evaluate as run
@@ -132,5 +133,7 @@ def evaluate(
         shown = progress if ranks.main else None
         reports = run(inputs, asked, running, ranks=ranks, progress=shown, show=check)
         if folder is not None and ranks.main:
-            write_reports(reports, folder, several=several)
+            how = {"overrides": asked.weights}
+            records = {name: RunRecord.of(each, command=how) for name, each in reports.items()}
+            write_records(records, folder, several=several)
     return reports if several else reports[GENERATED]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -14,7 +13,7 @@ from genmetrics.cli import options, output
 from genmetrics.run.work import GENERATED, QUEUE_MB
 
 if TYPE_CHECKING:
-    from genmetrics.run.decide import Report
+    from genmetrics.report.record import RunRecord
     from genmetrics.run.plan import Plan
 
 
@@ -225,10 +224,14 @@ def evaluate(
             show=show,
         )
     if ranks.main:
-        _show(reports, as_json, quiet)
+        from genmetrics.report.record import RunRecord
+
+        how = {"argv": ["genmetrics", *output.ARGUMENTS], "overrides": asked.weights}
+        records = {name: RunRecord.of(each, command=how) for name, each in reports.items()}
+        _show(records, as_json, quiet)
         if out is not None:
             with output.only_data_on_stdout():
-                _write(reports, out, several=bool(sets), quiet=quiet)
+                _write(records, out, several=bool(sets), quiet=quiet)
     return 0 if all(report.ok for report in reports.values()) else 1
 
 
@@ -249,25 +252,27 @@ def _tell_plan(plan: Plan, quiet: bool) -> None:
     output.tell(f"metrics: {', '.join(plan.metrics)}", quiet=quiet)
 
 
-def _write(reports: Mapping[str, Report], out: Path, *, several: bool, quiet: bool) -> None:
-    from genmetrics.report.files import write_reports
+def _write(records: Mapping[str, RunRecord], out: Path, *, several: bool, quiet: bool) -> None:
+    from genmetrics.report.files import write_records
 
-    command = shlex.join(["genmetrics", *output.ARGUMENTS])
-    written = write_reports(reports, out, several=several, command=command)
+    written = write_records(records, out, several=several)
     output.tell(f"wrote {', '.join(str(path) for path in written)}", quiet=quiet)
 
 
-def _show(reports: Mapping[str, Report], as_json: bool, quiet: bool) -> None:
+def _tables(records: Mapping[str, RunRecord], file: TextIO) -> str:
+    title = "{}\n" if len(records) > 1 else ""
+    shown = [title.format(name) + output.table(each, file) for name, each in records.items()]
+    return "\n".join(shown)
+
+
+def _show(records: Mapping[str, RunRecord], as_json: bool, quiet: bool) -> None:
     if not as_json:
-        for report in reports.values():
-            title = f"{report.name}\n" if len(reports) > 1 else ""
-            output.emit(f"{title}{output.table(report, sys.stdout)}")
+        output.emit(_tables(records, sys.stdout))
         return
     from genmetrics.report.document import document, to_json
 
-    documents = [document(report) for report in reports.values()]
+    documents = [document(record) for record in records.values()]
     whole = documents[0] if len(documents) == 1 else documents
     output.emit(f"{to_json(whole, indent=2)}\n")
     if not quiet:
-        for report in reports.values():
-            output.tell_lines(output.table(report, sys.stderr))
+        output.tell_lines(_tables(records, sys.stderr))

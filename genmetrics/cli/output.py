@@ -15,7 +15,7 @@ from genmetrics.core.errors import InputError
 from genmetrics.report.text import printable
 
 if TYPE_CHECKING:
-    from genmetrics.run.decide import Report
+    from genmetrics.report.record import RunRecord
     from genmetrics.run.ranks import Ranks
 
 
@@ -99,15 +99,15 @@ def prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def table(report: Report, file: TextIO | None) -> str:
-    """Render a report's table as it suits a stream."""
+def table(record: RunRecord, file: TextIO | None) -> str:
+    """Render a run's table as it suits a stream."""
     from genmetrics.report.table import ASCII, UNICODE, WIDTH, render
 
     terminal = file is not None and file.isatty()
     width = shutil.get_terminal_size().columns if terminal else WIDTH
     unicode = "utf" in (getattr(file, "encoding", None) or "utf-8").lower()
     return render(
-        report,
+        record,
         width=max(width, 60),
         color=terminal and "NO_COLOR" not in os.environ,
         symbols=UNICODE if unicode else ASCII,

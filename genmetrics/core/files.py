@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeGuard
+from typing import IO, TypeGuard
 
 from genmetrics.core.errors import InputError, UsageError
+
+Content = bytes | str | Iterable[bytes]
+"""What a file shall hold: whole, or piece by piece, of which only one is in memory at a time."""
+
 
 # a drive (C:/) has one letter; Path makes one slash of two
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
@@ -53,11 +57,12 @@ def write_atomic(path: Path, data: bytes | str, *, durable: bool = True) -> None
     write_together({path: data}, durable=durable)
 
 
-def write_together(files: Mapping[Path, bytes | str], *, durable: bool = True) -> None:
+def write_together(files: Mapping[Path, Content], *, durable: bool = True) -> None:
     """Write several files; none gets its name before all are on disk.
 
     Raises:
-        InputError: As :func:`write_atomic`.
+        InputError: As :func:`write_atomic`. What an iterable raises goes through, and nothing is
+            left then either.
     """
     waiting: dict[Path, Path] = {}
     path = Path()
@@ -66,30 +71,39 @@ def write_together(files: Mapping[Path, bytes | str], *, durable: bool = True) -
             waiting[path] = _write_temporary(path, data, durable)
         for path, temporary in waiting.items():
             temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         reason = error.strerror or str(error)
         raise InputError(f"{path} cannot be written: {reason}; choose another place") from error
 
 
-def _write_temporary(path: Path, data: bytes | str, durable: bool) -> Path:
-    payload = data.encode() if isinstance(data, str) else data
+def _write_temporary(path: Path, data: Content, durable: bool) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(payload)
+            _write(file, data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
         # mkstemp makes private files; what we write is meant to be shared like any other file
         temporary.chmod(0o666 & ~_UMASK)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _write(file: IO[bytes], data: Content) -> None:
+    if isinstance(data, str | bytes):
+        file.write(data.encode() if isinstance(data, str) else data)
+        return
+    for piece in data:
+        file.write(piece)
 
 
 def _read_umask() -> int:

@@ -9,6 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+RESERVED = frozenset(
+    {"id", "path", "prompt", "reason", "details", "groups", "clusters", "not_finite"}
+)
+"""Names that no metric may have: the other keys of a line of samples.jsonl."""
+
+VALUE = "value"
+"""Name that no further number of a sample may have: it is the metric's own."""
+
 
 class Interval(NamedTuple):
     """A confidence interval and its level, such as ``(430.0, 452.0, 0.95)``."""
@@ -133,6 +141,35 @@ class Result:
             "protocol": dict(self.protocol),
             "fingerprint": self.fingerprint,
         }
+
+
+def resolve(name: str, results: Mapping[str, Any], asked: Mapping[str, str]) -> str:
+    """Return the key that a name means: itself, or the only one that it is short for.
+
+    Args:
+        name: A key, an id as it was asked for, or a key without its options or variant.
+        results: Results by key.
+        asked: Ids as they were asked for, to keys.
+
+    Raises:
+        KeyError: None, or several.
+    """
+    if name in results:
+        return name
+    if name in asked:
+        return asked[name]
+    close = [key for key in results if name in _shorter(key)]
+    if len(close) == 1:
+        return close[0]
+    if close:
+        raise KeyError(f"{name!r} is not one metric here; ask for one of {', '.join(close)}")
+    raise KeyError(f"{name!r} is not in this run, which has {', '.join(results) or 'no metric'}")
+
+
+def _shorter(key: str) -> tuple[str, str]:
+    """The key without its options, and without its variant."""
+    base = key.split(":")[0]
+    return base, base.split("@")[0]
 
 
 def _bounds(interval: Interval) -> list[float | None]:

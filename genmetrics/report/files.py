@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from genmetrics.core.errors import UsageError
-from genmetrics.core.files import require_local, write_together
-from genmetrics.report.document import SCHEMA, document, sample_lines, to_json
+from genmetrics.core.files import Content, require_local, write_together
+from genmetrics.report.document import document, sample_chunks, to_json
 from genmetrics.report.html import page
-from genmetrics.run.decide import Report, describe_inputs
+from genmetrics.report.record import SCHEMA, RunRecord
+from genmetrics.run.decide import describe_inputs
 from genmetrics.run.plan import Plan
 
 FILES = ("results.json", "samples.jsonl", "report.html")
@@ -114,41 +115,37 @@ def _try_to_make(path: Path) -> None:
         raise UsageError(f"out {path}: {error.strerror}; pass another folder") from error
 
 
-def write_report(report: Report, out: Path, *, command: str | None = None) -> list[Path]:
-    """Write the report's files, each whole or not at all.
+def write_report(record: RunRecord, out: Path) -> list[Path]:
+    """Write the record's files, each whole or not at all.
 
     Args:
-        report: What a run found.
+        record: What a run found.
         out: Folder; made if it is not there.
-        command: Command line that made the report, for the page.
 
     Returns:
         The paths written.
     """
     out = check_out(out)
-    lines = "".join(f"{to_json(line)}\n" for line in sample_lines(report))
-    texts = (
-        f"{to_json(document(report), indent=2)}\n",
-        lines,
-        page(report, command=command),
+    contents: tuple[Content, ...] = (
+        f"{to_json(document(record), indent=2)}\n",
+        sample_chunks(record),
+        page(record),
     )
     paths = [out / name for name in FILES]
-    write_together(dict(zip(paths, texts, strict=True)))
+    write_together(dict(zip(paths, contents, strict=True)))
     return paths
 
 
-def write_reports(
-    reports: Mapping[str, Report], out: Path, *, several: bool, command: str | None = None
-) -> list[Path]:
+def write_records(records: Mapping[str, RunRecord], out: Path, *, several: bool) -> list[Path]:
     """Write the files of each set: into ``out``, or of several into a folder each in it."""
     paths = []
-    for name, report in reports.items():
-        paths += write_report(report, out / name if several else out, command=command)
+    for name, record in records.items():
+        paths += write_report(record, out / name if several else out)
     return paths
 
 
 def check_runs(plan: Plan, out: Path, *, several: bool, force: bool = False) -> None:
-    """Refuse to replace other runs in the folders that :func:`write_reports` would write to."""
+    """Refuse to replace other runs in the folders that :func:`write_records` would write to."""
     prints = {key: metric.protocol.fingerprint for key, metric in plan.metrics.items()}
     for side in plan.generated:
         folder = out / side if several else out

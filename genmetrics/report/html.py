@@ -4,54 +4,61 @@ from __future__ import annotations
 
 import html
 import json
-import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from genmetrics import __version__
 from genmetrics.core.errors import UsageError
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import find
 from genmetrics.core.result import Result
-from genmetrics.core.sample import Sample
 from genmetrics.metrics.base import SetMetric
+from genmetrics.report.gallery import Strip, group_means, shown_samples, strips
+from genmetrics.report.record import RunRecord, Samples, Skipped
 from genmetrics.report.svg import whisker
 from genmetrics.report.table import describe_runtime
-from genmetrics.report.text import counted, interval, number, numbers, part, printable, short
-from genmetrics.report.thumbnails import Thumbnails
-from genmetrics.run.decide import Report
+from genmetrics.report.text import (
+    counted,
+    interval,
+    number,
+    numbers,
+    part,
+    printable,
+    short,
+    shortened,
+    spread,
+)
+from genmetrics.report.thumbnails import thumbnails
 
 SHOWN = 8
 """Samples at each end of a metric's strip."""
 
 _PICTURES = 160  # on the whole page; more metrics show fewer each, which bounds the page's size
 _LISTED = 200  # rows of a list; results.json has them all
+_GROUPS = 50  # of a metric
 
 
-def page(report: Report, *, command: str | None = None) -> str:
-    """Return the page. The same report and command give the same bytes.
+def page(record: RunRecord) -> str:
+    """Return the page. The same record gives the same bytes, just made or read back.
 
-    Args:
-        report: What a run found.
-        command: Command line that made it; a call in Python is shown where there is none.
+    Pictures are read again from where the samples lie; where one is gone its name stands alone.
     """
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    title = f"genmetrics: {Path(str(report.inputs.get('generated', {}).get('path', ''))).name}"
+    source = Path(str(record.inputs.get("generated", {}).get("path", ""))).name
     body = "\n".join(
         [
-            _header(report),
-            _summary(report.results),
-            _metrics(report),
-            _left_out(report),
-            _run(report, command),
+            _header(record),
+            _summary(record.metrics),
+            _metrics(record),
+            _left_out(record),
+            _run(record),
         ]
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{_text(f'genmetrics: {record.name or source}')}</title>\n"
+        f"<style>\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
@@ -60,21 +67,28 @@ def _text(value: object) -> str:
     return html.escape(printable(str(value)))
 
 
-def _header(report: Report) -> str:
+def _header(record: RunRecord) -> str:
     rows = [
         (
             _text(side),
-            f"<code>{_text(found['path'])}</code>",
-            f"{found['n']:,}",
-            _fingerprint(found["digest"]),
+            f"<code>{_text(found.get('path', ''))}</code>",
+            _count(found.get("n")),
+            _fingerprint(str(found.get("digest", ""))),
         )
-        for side, found in report.inputs.items()
+        for side, found in record.inputs.items()
     ]
     table = _table(("set", "path", "samples", "content"), rows, {2: "number"})
+    title = "Image quality report" + (f": {_text(record.name)}" if record.name else "")
+    facts = [_text(record.created), f"genmetrics {_text(record.genmetrics)}"]
+    facts += [_text(text) for text in [describe_runtime(record)] if text]
     return (
-        f"<h1>Image quality report</h1>\n<p class=dim>{_text(report.created)} · genmetrics"
-        f" {__version__} · {_text(describe_runtime(report))}</p>\n<h2>Inputs</h2>\n{table}"
+        f"<h1>{title}</h1>\n<p class=dim>{' · '.join(facts)}</p>\n{_warnings(None, record.notes)}"
+        + (f"<h2>Inputs</h2>\n{table}" if rows else "")
     )
+
+
+def _count(n: object) -> str:
+    return f"{n:,}" if isinstance(n, int) else ""
 
 
 def _fingerprint(digest: str) -> str:
@@ -147,14 +161,23 @@ def _bounds(result: Result) -> tuple[float | None, float | None]:
     return (None, None) if metric is None else metric.bounds
 
 
-def _metrics(report: Report) -> str:
-    texts = _value_texts(report.results)
-    with_samples = sum(result.per_sample is not None for result in report.results.values())
-    shown = min(SHOWN, max(1, _PICTURES // (2 * max(1, with_samples))))
-    thumbnails = Thumbnails()
+def _metrics(record: RunRecord) -> str:
+    texts = _value_texts(record.metrics)
+    with_samples = sum(result.per_sample is not None for result in record.metrics.values())
+    most = min(SHOWN, max(1, _PICTURES // (2 * max(1, with_samples))))
+    shown = shown_samples(record.samples)
+    chosen = {
+        name: strips(result, shown, most, of_sets=_is_of_sets(result))
+        for name, result in record.metrics.items()
+    }
+    pictures = thumbnails(
+        record.samples, [place for some in chosen.values() for s in some for place in s.places]
+    )
     cards = [
-        _card(i, name, result, texts[name]) + _strips(report, result, shown, thumbnails) + "</div>"
-        for i, (name, result) in enumerate(report.results.items())
+        _card(i, name, result, texts[name])
+        + "".join(_strip(strip, result, record.samples, pictures) for strip in chosen[name])
+        + "</div>"
+        for i, (name, result) in enumerate(record.metrics.items())
     ]
     return "<h2>Metrics</h2>\n" + "\n".join(cards)
 
@@ -171,15 +194,15 @@ def _card(i: int, name: str, result: Result, value: str) -> str:
         f'<span class="figure{state}">{value}</span>'
         f'<span class="dim">{interval(result, value)}</span>'
         f'<span class="dim">{direction} is better</span></header>\n{summary}\n'
-        f"{_warnings(result)}{_parts(result)}"
+        f"{_warnings(result.reason, result.warnings)}{_parts(result)}{_groups(result)}"
         f"<details><summary>Protocol <code>{_text(result.fingerprint)}</code></summary>"
         f"<pre>{protocol}</pre></details>\n"
     )
 
 
-def _warnings(result: Result) -> str:
-    failed = [] if result.reason is None else [(' class="failed"', result.reason)]
-    items = [*failed, *(("", text) for text in result.warnings)]
+def _warnings(reason: str | None, warnings: Sequence[str]) -> str:
+    failed = [] if reason is None else [(' class="failed"', reason)]
+    items = [*failed, *(("", text) for text in warnings)]
     if not items:
         return ""
     lines = "".join(f"<li{kind}>{_text(text)}</li>" for kind, text in items)
@@ -190,39 +213,34 @@ def _parts(result: Result) -> str:
     if not result.parts:
         return ""
     rows = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{part(value)}</dd></div>"
+        f"<div><dt>{_text(name)}</dt><dd>{part(value)}{_part_interval(result, name)}</dd></div>"
         for name, value in result.parts.items()
     )
     return f'<dl class="parts">{rows}</dl>\n'
 
 
-def _strips(report: Report, result: Result, shown: int, thumbnails: Thumbnails) -> str:
-    """The samples at both ends of a metric, worst first."""
-    if result.per_sample is None:
+def _part_interval(result: Result, name: str) -> str:
+    if name not in result.intervals:
         return ""
-    samples = {sample.id: sample for sample in report.samples if sample.image is not None}
-    ranked = sorted(
-        ((v, k) for k, v in result.per_sample.items() if not math.isnan(v) and k in samples),
-        reverse=not result.higher_is_better,
-    )
-    shown = min(shown, max(1, len(ranked) // 2))
-    if not ranked or ranked[0][0] == ranked[-1][0]:
+    value = result.parts[name]
+    text = spread(result.intervals[name], value, number(value))
+    return f' <span class="dim">{text}</span>'
+
+
+def _groups(result: Result) -> str:
+    """Means of the groups, whose mean is the value."""
+    if result.groups is None or result.per_sample is None:
         return ""
-    worst, best = ranked[:shown], ranked[: -shown - 1 : -1]
-    if _is_of_sets(result):
-        titles = (
-            "Images that cost the most (influence on the value)",
-            "Images that helped the most",
-        )
-    else:
-        titles = ("Worst", "Best")
-    blocks = [
-        f'<h4>{title}</h4>\n<div class="strip">\n'
-        + "\n".join(_figure(samples[key], value, thumbnails) for value, key in some)
-        + "\n</div>\n"
-        for title, some in zip(titles, (worst, best), strict=True)
+    rows = [
+        (_text(shortened(name, 80)), number(mean, 4), f"{n:,}")
+        for name, (mean, n) in group_means(result).items()
     ]
-    return "".join(blocks)
+    shown = rows[:_GROUPS]
+    table = _table(("group", "mean", "samples"), shown, {1: "number", 2: "number"})
+    return (
+        f"<details><summary>{counted(len(rows), 'group')}: the value is the mean of their means"
+        f'</summary><div class="facts">{table}</div>{_more(len(rows), _GROUPS)}</details>\n'
+    )
 
 
 def _is_of_sets(result: Result) -> bool:
@@ -230,71 +248,97 @@ def _is_of_sets(result: Result) -> bool:
     return result.n_reference > 0 or (metric is not None and issubclass(metric, SetMetric))
 
 
-def _figure(sample: Sample, value: float, thumbnails: Thumbnails) -> str:
-    assert sample.image is not None
-    source = thumbnails.of(sample.image)
-    name = _text(sample.id)
+def _strip(strip: Strip, result: Result, samples: Samples, pictures: Mapping[int, str]) -> str:
+    figures = "\n".join(
+        _figure(place, result, samples, pictures.get(place)) for place in strip.places
+    )
+    return f'<h4>{_text(strip.title)}</h4>\n<div class="strip">\n{figures}\n</div>\n'
+
+
+def _figure(place: int, result: Result, samples: Samples, source: str | None) -> str:
+    assert result.per_sample is not None
+    row = samples.row(place)
+    name = _text(row.id)
     picture = (
         '<div class="gone">not readable</div>'
         if source is None
         else f'<img alt="{name}" src="{source}">'
     )
-    title = name if sample.prompt is None else f"{name}: {_text(sample.prompt[:300])}"
+    why = result.details.get(row.id, {}).get("reason")
+    reason = f'<span class="why">{_text(shortened(str(why), 160))}</span>' if why else ""
+    title = name if row.prompt is None else f"{name}: {_text(row.prompt[:300])}"
+    value = number(result.per_sample[row.id], 4)
     return (
-        f'<figure title="{title}">{picture}<figcaption>{number(value, 4)}'
-        f'<span class="name">{name}</span></figcaption></figure>'
+        f'<figure title="{title}">{picture}<figcaption>{value}'
+        f'<span class="name">{name}</span>{reason}</figcaption></figure>'
     )
 
 
-def _left_out(report: Report) -> str:
-    blocks = []
-    if report.failures:
-        skipped = [
-            (
-                f"<code>{_text(f.who.sample.path or f.who.sample.id)}</code>",
-                f.who.side,
-                _text(f.reason),
-            )
-            for f in report.failures[:_LISTED]
-        ]
-        title = counted(len(report.failures), "skipped sample")
-        blocks.append(
-            f"<h2>{title}</h2>\n{_table(('file', 'set', 'reason'), skipped, {})}"
-            f"{_more(len(report.failures))}"
+def _left_out(record: RunRecord) -> str:
+    whole = [each for each in record.skipped if each.model is None]
+    partly = [each for each in record.skipped if each.model is not None]
+    blocks = [_skipped(counted(len(whole), "skipped sample"), whole)] if whole else []
+    if partly:
+        title = (
+            f"{counted(len(partly), 'failure')} of one model: the other metrics count the sample"
         )
-    if report.missing:
-        names = ", ".join(f"<code>{_text(name)}</code>" for name in report.missing[:_LISTED])
-        title = counted(len(report.missing), "missing partner")
-        blocks.append(f"<h2>{title}</h2>\n<p>{names}</p>{_more(len(report.missing))}")
-    if report.conversions:
-        rows = [(_text(name), f"{count:,}") for name, count in report.conversions.items()]
+        blocks.append(_skipped(title, partly))
+    if record.missing:
+        names = ", ".join(f"<code>{_text(name)}</code>" for name in record.missing[:_LISTED])
+        title = counted(len(record.missing), "missing partner")
+        blocks.append(f"<h2>{title}</h2>\n<p>{names}</p>{_more(len(record.missing))}")
+    if record.conversions:
+        rows = [(_text(name), f"{count:,}") for name, count in record.conversions.items()]
         table = _table(("what was done to reach RGB of 8 bit", "images"), rows, {1: "number"})
         blocks.append(f'<h2>Conversions</h2>\n<div class="facts">{table}</div>')
     return "\n".join(blocks)
 
 
-def _more(count: int) -> str:
-    return f"<p class=dim>and {count - _LISTED:,} more</p>" if count > _LISTED else ""
+def _skipped(title: str, skipped: Sequence[Skipped]) -> str:
+    by_model = skipped[0].model is not None
+    rows = [
+        (
+            f"<code>{_text(each.path or each.id)}</code>",
+            *([f"<code>{_text(each.model)}</code>"] if by_model else []),
+            _text(each.side),
+            _text(shortened(each.reason, 500)),
+        )
+        for each in skipped[:_LISTED]
+    ]
+    titles = ("file", *(["model"] if by_model else []), "set", "reason")
+    return f"<h2>{title}</h2>\n{_table(titles, rows, {})}{_more(len(skipped))}"
 
 
-def _run(report: Report, command: str | None) -> str:
-    rows = [(_text(name.replace("_", " ")), _text(v)) for name, v in report.runtime.items()]
-    how = command or _python_call(report)
+def _more(count: int, listed: int = _LISTED) -> str:
+    return f"<p class=dim>and {count - listed:,} more</p>" if count > listed else ""
+
+
+def _run(record: RunRecord) -> str:
+    rows = [(_text(name.replace("_", " ")), _text(v)) for name, v in record.runtime.items()]
+    settings = f'<div class="facts">{_table(("setting", "value"), rows, {})}</div>\n'
     return (
-        '<h2>Run</h2>\n<div class="facts">'
-        f"{_table(('setting', 'value'), rows, {})}</div>\n"
-        f"<h2>How to reproduce</h2>\n<pre>{html.escape(_printable_lines(how))}</pre>\n"
-        "<p class=dim>Equal content, names and protocol fingerprints give equal values."
-        "</p>"
+        (f"<h2>Run</h2>\n{settings}" if rows else "")
+        + f"<h2>How to reproduce</h2>\n<pre>{html.escape(_printable_lines(_how(record)))}</pre>\n"
+        + _overrides(record)
+        + "<p class=dim>Equal content, names and protocol fingerprints give equal values.</p>"
     )
 
 
-def _python_call(report: Report) -> str:
-    def path(side: str) -> Any:
-        return report.inputs.get(side, {}).get("path")
+def _how(record: RunRecord) -> str:
+    """The command line or the call; made up from the inputs where nobody noted it."""
+    if "argv" in record.command:
+        return shlex.join(map(str, record.command["argv"]))
+    if "call" in record.command:
+        return str(record.command["call"])
+    paths = [record.inputs.get(side, {}).get("path") for side in ("generated", "reference")]
+    sides = [repr(path) for path in paths if path is not None]
+    return f"gm.evaluate({', '.join([*sides, f'metrics={list(record.metrics)!r}'])})"
 
-    sides = [repr(path(side)) for side in ("generated", "reference") if path(side) is not None]
-    return f"gm.evaluate({', '.join(sides)}, metrics={list(report.results)!r})"
+
+def _overrides(record: RunRecord) -> str:
+    replaced = record.command.get("overrides") or {}
+    rows = [(f"<code>{_text(name)}</code>", _text(by)) for name, by in replaced.items()]
+    return f'<div class="facts">{_table(("replaced", "by"), rows, {})}</div>\n' if rows else ""
 
 
 def _printable_lines(text: str) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from genmetrics.core.result import Result
+from genmetrics.report.record import RunRecord
 from genmetrics.report.text import counted, interval, numbers, part, printable, short
-from genmetrics.run.decide import Report
-from genmetrics.run.work import name_failure
 
 WIDTH = 100
 """Columns where nobody says how many there are."""
@@ -39,17 +38,17 @@ class Line(NamedTuple):
 
 
 def render(
-    report: Report, *, width: int = WIDTH, color: bool = False, symbols: Symbols = UNICODE
+    record: RunRecord, *, width: int = WIDTH, color: bool = False, symbols: Symbols = UNICODE
 ) -> str:
     """Return the table and the notes under it, as text that ends with a line break.
 
     Args:
-        report: What a run found.
+        record: What a run found.
         width: Columns there are; names that cannot be broken may go beyond.
         color: Whether escape codes may be used.
         symbols: ``ASCII`` for outputs that cannot show arrows.
     """
-    lines = [*_rows(report.results, width, symbols), *_notes(report, width)]
+    lines = [*_rows(record.metrics, width, symbols), *_notes(record, width)]
     texts = [_paint(line) if color and line.style else line.text for line in lines]
     return "".join(f"{text.rstrip()}\n" for text in texts)
 
@@ -136,24 +135,35 @@ def _numbered(results: Mapping[str, Result]) -> dict[str, list[str]]:
     return notes
 
 
-def _notes(report: Report, width: int) -> Iterator[Line]:
+def _notes(record: RunRecord, width: int) -> Iterator[Line]:
     yield Line("")
-    for i, text in enumerate(_numbered(report.results), 1):
+    for i, text in enumerate(_numbered(record.metrics), 1):
         mark = f" {i:>2}  "
         for wrapped in _wrap(text, width, " " * len(mark), first=mark):
             yield Line(wrapped)
-    skipped = [name_failure(failure) for failure in report.failures]
-    for noun, names in (("skipped sample", skipped), ("missing partner", report.missing)):
+    for noun, names in _left_out(record).items():
         if names:
             text = f"{counted(len(names), noun)}: {listing(names)}"
             for wrapped in _wrap(text, width, "     ", first=" "):
                 yield Line(wrapped, "yellow")
-    if report.conversions:
-        texts = [f"{count} {name}" for name, count in report.conversions.items()]
+    for note in record.notes:
+        for wrapped in _wrap(printable(note), width, "     ", first=" "):
+            yield Line(wrapped, "yellow")
+    if record.conversions:
+        texts = [f"{count} {name}" for name, count in record.conversions.items()]
         yield Line(f" converted: {', '.join(texts)}", "dim")
-    runtime = describe_runtime(report)
+    runtime = describe_runtime(record)
     if runtime:
         yield Line(f" {runtime}", "dim")
+
+
+def _left_out(record: RunRecord) -> dict[str, Sequence[str]]:
+    """What was left out, by its noun."""
+    return {
+        "skipped sample": [each.line for each in record.skipped if each.model is None],
+        "failure of one model": [each.line for each in record.skipped if each.model is not None],
+        "missing partner": record.missing,
+    }
 
 
 def listing(names: Sequence[str]) -> str:
@@ -162,14 +172,16 @@ def listing(names: Sequence[str]) -> str:
     return shown if len(names) <= _LISTED else f"{shown}; and {len(names) - _LISTED:,} more"
 
 
-def describe_runtime(report: Report) -> str:
+def describe_runtime(record: RunRecord) -> str:
     """Say in one line where, how long, and how much came from the cache."""
-    runtime = report.runtime
-    if not runtime:
+    runtime = record.runtime
+    if "seconds" not in runtime:
         return ""
-    texts = [f"{runtime['seconds']:.1f} s on {runtime['device']} ({runtime['precision']})"]
+    where = f" on {runtime['device']}" if "device" in runtime else ""
+    how = f" ({runtime['precision']})" if "precision" in runtime else ""
+    texts = [f"{runtime['seconds']:.1f} s{where}{how}"]
     if runtime.get("features_reused"):
-        total = runtime["features_reused"] + runtime["features_computed"]
+        total = runtime["features_reused"] + runtime.get("features_computed", 0)
         texts.append(f"{runtime['features_reused']:,} of {total:,} features from cache")
     return ", ".join(texts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from genmetrics.core.result import Result
+from genmetrics.core.result import Interval, Result
 
 DIGITS = 5
 """Significant digits of a value, unless more are needed to tell two values apart."""
@@ -58,16 +58,21 @@ def part(value: float) -> str:
 
 
 def interval(result: Result, value: str, plus_minus: str = "±") -> str:
-    """Format an interval to the decimals of the value: ``± h``, or ``[lo, hi]`` if skewed."""
+    """Format the interval of a result's value, which is shown as ``value``."""
     if result.interval is None or result.value is None:
         return ""
-    lo, hi, _ = result.interval
+    return spread(result.interval, result.value, value, plus_minus)
+
+
+def spread(interval_: Interval, number_: float, shown: str, plus_minus: str = "±") -> str:
+    """Format an interval to the decimals of its number: ``± h``, or ``[lo, hi]`` if skewed."""
+    lo, hi, _ = interval_
     half = (hi - lo) / 2
     if not math.isfinite(half):
         return f"[{number(lo)}, {number(hi)}]"
-    if abs((lo + hi) / 2 - result.value) <= 0.01 * half:
-        return f"{plus_minus} {_decimals(half, value, half)}"
-    return f"[{_decimals(lo, value, half)}, {_decimals(hi, value, half)}]"
+    if abs((lo + hi) / 2 - number_) <= 0.01 * half:
+        return f"{plus_minus} {_decimals(half, shown, half)}"
+    return f"[{_decimals(lo, shown, half)}, {_decimals(hi, shown, half)}]"
 
 
 def _decimals(number_: float, like: str, half: float) -> str:
@@ -94,3 +99,8 @@ def printable(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Join a count and its noun: ``"1 image"``, ``"2 images"``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a text that is longer, and show that it was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterable
 
 from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.sample import Media
+from genmetrics.report.record import Samples
+from genmetrics.samples.clips import FrameFolder
+from genmetrics.samples.media import StoredMedia
+from genmetrics.samples.reopen import reopen
 
 SIDE = 96
 """Longest side in pixels."""
 
 
-class Thumbnails:
-    """Makes each thumbnail once; pictures that cannot be decoded have none."""
+def thumbnails(samples: Samples, places: Iterable[int]) -> dict[int, str]:
+    """Make small pictures of some samples, each once.
 
-    def __init__(self) -> None:
-        self._made: dict[str, str | None] = {}
-
-    def of(self, media: Media) -> str | None:
-        """Return ``data:image/jpeg;base64,...``, or None when the file cannot be read any more."""
-        if media.name not in self._made:
-            self._made[media.name] = _data_uri(media)
-        return self._made[media.name]
+    Returns:
+        Place to ``data:image/jpeg;base64,...``; what cannot be read any more is left out.
+    """
+    found: dict[int, Media] = {}
+    closed: dict[int, str] = {}
+    for place in dict.fromkeys(places):
+        media = samples.media[place] if samples.media else None
+        path = samples.paths[place]
+        # of another kind (pictures that lie in memory) nobody could show it again: nor do we now
+        if isinstance(media, StoredMedia | FrameFolder):
+            found[place] = media
+        elif path is not None:
+            closed[place] = path
+    opened = reopen(closed.values())
+    found |= {place: media for place, path in closed.items() if (media := opened[path])}
+    uris = {place: _data_uri(media) for place, media in found.items()}
+    return {place: uri for place, uri in uris.items() if uri is not None}
 
 
 def _data_uri(media: Media) -> str | None:

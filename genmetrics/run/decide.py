@@ -12,7 +12,7 @@ from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.fields import FIELDS
 from genmetrics.core.metric import Metric
-from genmetrics.core.result import PerSample, Result
+from genmetrics.core.result import PerSample, Result, resolve
 from genmetrics.core.rows import Features
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
@@ -66,30 +66,6 @@ class Report(Mapping[str, Result]):
         """Whether every metric has a value and nothing was skipped or missing."""
         complete = not self.failures and not self.missing
         return complete and all(r.status == "ok" for r in self.results.values())
-
-
-def resolve(name: str, results: Mapping[str, Any], asked: Mapping[str, str]) -> str:
-    """Return the key that a name means: itself, or the only one that it is short for.
-
-    Raises:
-        KeyError: None, or several.
-    """
-    if name in results:
-        return name
-    if name in asked:
-        return asked[name]
-    close = [key for key in results if name in _shorter(key)]
-    if len(close) == 1:
-        return close[0]
-    if close:
-        raise KeyError(f"{name!r} is not one metric here; ask for one of {', '.join(close)}")
-    raise KeyError(f"{name!r} is not in this report, which has {', '.join(results)}")
-
-
-def _shorter(key: str) -> tuple[str, str]:
-    """The key without its options, and without its variant."""
-    base = key.split(":")[0]
-    return base, base.split("@")[0]
 
 
 class Decider:

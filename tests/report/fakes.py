@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import Interval, Result
 from genmetrics.core.sample import Decoded, Sample
-from genmetrics.run.decide import Report
-from genmetrics.run.work import Failure, Who
+from genmetrics.report.record import RunRecord
+from genmetrics.samples.media import FileMedia
+
+
+
+class Who(NamedTuple):
+    side: str
+    sample: Sample
+
+
+class Failure(NamedTuple):
+    who: Who
+    reason: str
+    model: str | None = None
+
+
+@dataclass
+class Report(Mapping[str, Result]):
+    """What a record reads of a live report, and no more."""
+
+    results: Mapping[str, Result]
+    inputs: Mapping[str, Mapping[str, Any]]
+    samples: Sequence[Sample]
+    name: str | None = "generated"
+    asked: Mapping[str, str] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    missing: tuple[str, ...] = ()
+    conversions: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    created: str = ""
+    command: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> Result:
+        return self.results[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
 
 HOSTILE = '<script>alert("x")</script>&\'\x1b[31m\n.png'
 
@@ -53,6 +94,22 @@ def samples(count: int = 20) -> tuple[Sample, ...]:
         Sample(id=f"img_{i}", image=Picture(f"gen/img_{i}.png", 10 * i), prompt=f"a thing {i}")
         for i in range(count)
     )
+
+
+def samples_in(folder: Path, count: int = 20) -> tuple[Sample, ...]:
+    """Samples whose pictures lie in files."""
+    from PIL import Image
+
+    made = []
+    for i in range(count):
+        path = folder / f"img_{i}.png"
+        Image.new("RGB", (40, 30), (10 * i % 256, 128, 128)).save(path)
+        made.append(Sample(id=f"img_{i}", image=FileMedia(str(path)), prompt=f"a thing {i}"))
+    return tuple(made)
+
+
+def record(results: Mapping[str, Result] | None = None, **fields: Any) -> RunRecord:
+    return RunRecord.of(report(results, **fields))
 
 
 def report(results: Mapping[str, Result] | None = None, **fields: Any) -> Report:

@@ -1,6 +1,6 @@
 from genmetrics.core.result import Interval
 from genmetrics.report.table import ASCII, render
-from tests.report.fakes import HOSTILE, failure, report, result
+from tests.report.fakes import HOSTILE, failure, record, result
 
 
 def lines(text):
@@ -9,7 +9,7 @@ def lines(text):
 
 def test_table_as_people_see_it():
     text = render(
-        report(failures=(failure(),), missing=("a", "b"), conversions={"grayscale": 3}), width=100
+        record(failures=(failure(),), missing=("a", "b"), conversions={"grayscale": 3}), width=100
     )
     assert lines(text) == [
         " metric        value         95 % interval  n / ref     protocol  note",
@@ -33,7 +33,7 @@ def test_table_as_people_see_it():
 
 
 def test_without_colour_there_are_no_escape_codes_whatever_files_are_called():
-    text = render(report(failures=(failure(HOSTILE, HOSTILE),)))
+    text = render(record(failures=(failure(HOSTILE, HOSTILE),)))
     assert "\x1b" not in text
     assert r"\x1b[31m\n.png" in text
 
@@ -41,13 +41,13 @@ def test_without_colour_there_are_no_escape_codes_whatever_files_are_called():
 def test_colour_changes_no_text():
     from rich.text import Text
 
-    plain = render(report())
-    assert "\x1b[" in render(report(), color=True)
-    assert Text.from_ansi(render(report(), color=True)).plain.rstrip() == plain.rstrip()
+    plain = render(record())
+    assert "\x1b[" in render(record(), color=True)
+    assert Text.from_ansi(render(record(), color=True)).plain.rstrip() == plain.rstrip()
 
 
 def test_ascii_output_holds_only_ascii():
-    text = render(report(), symbols=ASCII)
+    text = render(record(), symbols=ASCII)
     assert text.isascii()
     assert "fid@clean (low)" in text
 
@@ -56,7 +56,7 @@ def test_lines_fit_the_width_and_names_are_folded_not_cut():
     name = "kid@clean:subsets=50:subset_size=200:seed=1:degree=3"
     warning = "a reader of this number should know " * 8
     made = render(
-        report(
+        record(
             {
                 name: result(
                     name, 0.5, interval=Interval(0.25, 0.75), n_reference=50000, warnings=(warning,)
@@ -71,23 +71,23 @@ def test_lines_fit_the_width_and_names_are_folded_not_cut():
 
 
 def test_values_that_differ_are_shown_to_differ():
-    made = render(report({"ssim@wang": result("ssim@wang", 1.0), "b": result("b", 0.9999999)}))
+    made = render(record({"ssim@wang": result("ssim@wang", 1.0), "b": result("b", 0.9999999)}))
     assert "1.0000" in made
     assert "0.9999999" in made
 
 
 def test_long_lists_are_cut_with_a_count():
-    made = render(report(failures=tuple(failure(f"b{i}", f"b{i}.png") for i in range(12))))
+    made = render(record(failures=tuple(failure(f"b{i}", f"b{i}.png") for i in range(12))))
     assert "12 skipped samples: b0.png is cut short" in made
     assert "and 7 more" in made
     assert "b5.png" not in made
 
 
 def test_warning_of_two_metrics_is_one_note():
-    made = render(report())
+    made = render(record())
     assert made.count("n=384 is below") == 1
 
 
 def test_name_that_fits_is_not_folded():
     name = "kd-lite:subset_size=20"
-    assert f" {name} ↓  0.50000" in render(report({name: result(name, 0.5)}))
+    assert f" {name} ↓  0.50000" in render(record({name: result(name, 0.5)}))
