@@ -10,9 +10,10 @@ from pathlib import Path
 from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.sample import Media
 from genmetrics.samples.archives import is_archive, is_tar, list_archive, scan_tar
+from genmetrics.samples.arrow import arrow_errors
 from genmetrics.samples.bundles import KINDS
 from genmetrics.samples.clips import FrameFolder
-from genmetrics.samples.columns import arrow_errors, open_table
+from genmetrics.samples.columns import open_table
 from genmetrics.samples.media import FileMedia
 
 _ROW = re.compile(r"(?s)(.+)\[(\d+)\]")
