@@ -1,4 +1,4 @@
-"""Several metrics in one loop: images are checked once, and each extractor runs once."""
+"""Several metrics in one loop: each extractor runs once for all that ask for it."""
 
 from __future__ import annotations
 

@@ -11,12 +11,15 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from genmetrics.core.result import VALUE, Interval, PerSample, Result
-from genmetrics.report.record import SCHEMA, Labels, RunRecord, Samples
+from genmetrics.report.columns import SCHEMA, Labels, Samples
+
+if TYPE_CHECKING:
+    from genmetrics.report.record import RunRecord
 
 __all__ = ["SCHEMA", "digest_of", "document", "pointer", "sample_chunks", "sample_lines", "to_json"]
 

@@ -6,15 +6,18 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.files import Content, require_local, write_together
 from genmetrics.report.document import document, sample_chunks, to_json
 from genmetrics.report.html import page
-from genmetrics.report.record import SCHEMA, RunRecord
+from genmetrics.report.columns import SCHEMA
 from genmetrics.run.decide import describe_inputs
 from genmetrics.run.plan import Plan
+
+if TYPE_CHECKING:
+    from genmetrics.report.record import RunRecord
 
 FILES = ("results.json", "samples.jsonl", "report.html")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from genmetrics.core.result import PerSample, Result
-from genmetrics.report.record import Labels, Samples
+from genmetrics.report.columns import Labels, Samples
 from genmetrics.report.text import number
 
 

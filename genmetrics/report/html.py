@@ -13,8 +13,8 @@ from genmetrics.core.metric import Metric
 from genmetrics.core.registry import find
 from genmetrics.core.result import Result
 from genmetrics.metrics.base import SetMetric
+from genmetrics.report.columns import Samples, Skipped
 from genmetrics.report.gallery import Strip, group_means, shown_samples, strips
-from genmetrics.report.record import RunRecord, Samples, Skipped
 from genmetrics.report.svg import whisker
 from genmetrics.report.table import describe_runtime
 from genmetrics.report.text import (

@@ -6,22 +6,22 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from genmetrics import __version__
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import VALUE, Interval, Result
 from genmetrics.report.document import digest_of
 from genmetrics.report.fields import Fields, as_number, put_back
-from genmetrics.report.record import SCHEMA, RunRecord, Skipped
+from genmetrics.report.columns import SCHEMA, Skipped
 from genmetrics.report.sample_file import Columns, SampleFile
 
 _FIX = "the file is damaged or was changed, run again"
 _FAMILY, NEWEST = "genmetrics.results", int(SCHEMA.rpartition("/")[2])
 
 
-def read_record(folder: Path) -> RunRecord:
-    """Read a run; see :meth:`RunRecord.load`."""
+def read_parts(folder: Path) -> dict[str, Any]:
+    """Read what a record of the run is made of; see ``RunRecord.load``."""
     results, lines = folder / "results.json", folder / "samples.jsonl"
     for path in (results, lines):
         if not path.is_file():
@@ -34,22 +34,22 @@ def read_record(folder: Path) -> RunRecord:
     samples.read(lines)
     _compare(document, samples, version, folder)
     skipped = document.objects("skipped")
-    return RunRecord(
-        metrics={key: _result(key, entry, samples) for key, entry in entries.items()},
-        samples=samples.samples(),
-        name=document.text_or_none("name"),
-        schema=document.text("schema"),
-        inputs={name: each.values for name, each in document.object("inputs").each().items()},
-        asked=_asked(document),
-        skipped=tuple(map(_skipped, skipped)),
-        missing=document.texts("missing", []),
-        conversions=_counts(document.object("conversions", {})),
-        notes=document.texts("notes", []),
-        runtime=document.object("runtime", {}).values,
-        created=document.text("created"),
-        genmetrics=document.text("genmetrics"),
-        command=document.object("command", {}).values,
-    )
+    return {
+        "metrics": {key: _result(key, entry, samples) for key, entry in entries.items()},
+        "samples": samples.samples(),
+        "name": document.text_or_none("name"),
+        "schema": document.text("schema"),
+        "inputs": {name: each.values for name, each in document.object("inputs").each().items()},
+        "asked": _asked(document),
+        "skipped": tuple(map(_skipped, skipped)),
+        "missing": document.texts("missing", []),
+        "conversions": _counts(document.object("conversions", {})),
+        "notes": document.texts("notes", []),
+        "runtime": document.object("runtime", {}).values,
+        "created": document.text("created"),
+        "genmetrics": document.text("genmetrics"),
+        "command": document.object("command", {}).values,
+    }
 
 
 def _read_document(path: Path) -> tuple[int, Fields]:

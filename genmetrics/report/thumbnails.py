@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.sample import Media
-from genmetrics.report.record import Samples
+from genmetrics.report.columns import Samples
 from genmetrics.samples.clips import FrameFolder
 from genmetrics.samples.media import StoredMedia
 from genmetrics.samples.reopen import reopen
