@@ -55,7 +55,7 @@ _VARIABLES = (
 
 def env(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print versions, devices and settings for a bug report."""
-    facts = collect()
+    facts = environment()
     if as_json:
         typer.echo(json.dumps(facts, indent=1))
         return
@@ -68,7 +68,7 @@ def env(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
             typer.echo(f"  {name}: {'not installed' if value is None else value}")
 
 
-def collect() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Gather the facts; only torch is imported, for its devices."""
     from genmetrics import __version__
     from genmetrics.weights import home, hub_cache, weights_dir

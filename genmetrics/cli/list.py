@@ -33,7 +33,7 @@ def list_metrics(as_json: options.Json = False) -> None:
     metrics = registered()
     if as_json:
         rows = [
-            {**describe(metric), "missing_weights": missing_weights(metric)}
+            {**metric_facts(metric), "missing_weights": missing_weights(metric)}
             for metric in metrics.values()
         ]
         emit(f"{json.dumps({'metrics': rows, 'suites': SUITES}, indent=1)}\n")
@@ -49,7 +49,7 @@ def list_metrics(as_json: options.Json = False) -> None:
     emit("\n".join(lines) + "\n")
 
 
-def describe(metric: type[Metric]) -> dict[str, Any]:
+def metric_facts(metric: type[Metric]) -> dict[str, Any]:
     """Return the facts of a metric's class as JSON values."""
     return {
         "id": metric.id,

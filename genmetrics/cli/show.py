@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from genmetrics.cli import options
-from genmetrics.cli.list import describe, direction, needs
+from genmetrics.cli.list import direction, metric_facts, needs
 from genmetrics.cli.output import emit
 from genmetrics.core.errors import GenmetricsError, UsageError
 
@@ -56,7 +56,7 @@ def _facts(asked: str, request: Request) -> dict[str, Any]:
     return {
         "asked": asked,
         "resolved": request.name,
-        **describe(metric),
+        **metric_facts(metric),
         "minimum": metric.minimum if built is None else built.minimum,
         "class": metric.__name__,
         "needs": needs(metric),

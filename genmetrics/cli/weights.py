@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from genmetrics.weights import Check
-    from genmetrics.weights.download import Progress
+    from genmetrics.weights.download import Received
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and verify model weights.")
 
@@ -201,7 +201,7 @@ def _print_table(rows: list[list[str]]) -> None:
 
 
 @contextmanager
-def _progress(id: str) -> Iterator[Progress | None]:
+def _progress(id: str) -> Iterator[Received | None]:
     """Show a bar on stderr where somebody is looking."""
     if not sys.stderr.isatty():
         yield None

@@ -23,7 +23,7 @@ _CLASSES = 1008
 Kernel = int | tuple[int, int]
 
 
-class Conv(nn.Module):
+class _Conv(nn.Module):
     """Convolution with its batch norm folded in, then ReLU. Without ``pad``, borders are cut."""
 
     def __init__(
@@ -69,25 +69,25 @@ def _mean_pool() -> nn.Module:
 def _block_a(block: str, inputs: int, pool: int) -> nn.Module:
     at = f"{block}.branch"
     return Branches(
-        Conv(f"{at}1x1", inputs, 64),
-        nn.Sequential(Conv(f"{at}5x5_1", inputs, 48), Conv(f"{at}5x5_2", 48, 64, 5)),
+        _Conv(f"{at}1x1", inputs, 64),
+        nn.Sequential(_Conv(f"{at}5x5_1", inputs, 48), _Conv(f"{at}5x5_2", 48, 64, 5)),
         nn.Sequential(
-            Conv(f"{at}3x3dbl_1", inputs, 64),
-            Conv(f"{at}3x3dbl_2", 64, 96, 3),
-            Conv(f"{at}3x3dbl_3", 96, 96, 3),
+            _Conv(f"{at}3x3dbl_1", inputs, 64),
+            _Conv(f"{at}3x3dbl_2", 64, 96, 3),
+            _Conv(f"{at}3x3dbl_3", 96, 96, 3),
         ),
-        nn.Sequential(_mean_pool(), Conv(f"{at}_pool", inputs, pool)),
+        nn.Sequential(_mean_pool(), _Conv(f"{at}_pool", inputs, pool)),
     )
 
 
 def _block_b(block: str, inputs: int) -> nn.Module:
     at = f"{block}.branch"
     return Branches(
-        Conv(f"{at}3x3", inputs, 384, 3, stride=2, pad=False),
+        _Conv(f"{at}3x3", inputs, 384, 3, stride=2, pad=False),
         nn.Sequential(
-            Conv(f"{at}3x3dbl_1", inputs, 64),
-            Conv(f"{at}3x3dbl_2", 64, 96, 3),
-            Conv(f"{at}3x3dbl_3", 96, 96, 3, stride=2, pad=False),
+            _Conv(f"{at}3x3dbl_1", inputs, 64),
+            _Conv(f"{at}3x3dbl_2", 64, 96, 3),
+            _Conv(f"{at}3x3dbl_3", 96, 96, 3, stride=2, pad=False),
         ),
         nn.MaxPool2d(3, stride=2),
     )
@@ -97,20 +97,20 @@ def _block_c(block: str, inputs: int, width: int) -> nn.Module:
     at = f"{block}.branch"
     row, column = (1, 7), (7, 1)
     return Branches(
-        Conv(f"{at}1x1", inputs, 192),
+        _Conv(f"{at}1x1", inputs, 192),
         nn.Sequential(
-            Conv(f"{at}7x7_1", inputs, width),
-            Conv(f"{at}7x7_2", width, width, row),
-            Conv(f"{at}7x7_3", width, 192, column),
+            _Conv(f"{at}7x7_1", inputs, width),
+            _Conv(f"{at}7x7_2", width, width, row),
+            _Conv(f"{at}7x7_3", width, 192, column),
         ),
         nn.Sequential(
-            Conv(f"{at}7x7dbl_1", inputs, width),
-            Conv(f"{at}7x7dbl_2", width, width, column),
-            Conv(f"{at}7x7dbl_3", width, width, row),
-            Conv(f"{at}7x7dbl_4", width, width, column),
-            Conv(f"{at}7x7dbl_5", width, 192, row),
+            _Conv(f"{at}7x7dbl_1", inputs, width),
+            _Conv(f"{at}7x7dbl_2", width, width, column),
+            _Conv(f"{at}7x7dbl_3", width, width, row),
+            _Conv(f"{at}7x7dbl_4", width, width, column),
+            _Conv(f"{at}7x7dbl_5", width, 192, row),
         ),
-        nn.Sequential(_mean_pool(), Conv(f"{at}_pool", inputs, 192)),
+        nn.Sequential(_mean_pool(), _Conv(f"{at}_pool", inputs, 192)),
     )
 
 
@@ -118,14 +118,14 @@ def _block_d(block: str, inputs: int) -> nn.Module:
     at = f"{block}.branch"
     return Branches(
         nn.Sequential(
-            Conv(f"{at}3x3_1", inputs, 192),
-            Conv(f"{at}3x3_2", 192, 320, 3, stride=2, pad=False),
+            _Conv(f"{at}3x3_1", inputs, 192),
+            _Conv(f"{at}3x3_2", 192, 320, 3, stride=2, pad=False),
         ),
         nn.Sequential(
-            Conv(f"{at}7x7x3_1", inputs, 192),
-            Conv(f"{at}7x7x3_2", 192, 192, (1, 7)),
-            Conv(f"{at}7x7x3_3", 192, 192, (7, 1)),
-            Conv(f"{at}7x7x3_4", 192, 192, 3, stride=2, pad=False),
+            _Conv(f"{at}7x7x3_1", inputs, 192),
+            _Conv(f"{at}7x7x3_2", 192, 192, (1, 7)),
+            _Conv(f"{at}7x7x3_3", 192, 192, (7, 1)),
+            _Conv(f"{at}7x7x3_4", 192, 192, 3, stride=2, pad=False),
         ),
         nn.MaxPool2d(3, stride=2),
     )
@@ -136,19 +136,19 @@ def _block_e(block: str, inputs: int, pool: nn.Module) -> nn.Module:
 
     def split(branch: str) -> nn.Module:
         return Branches(
-            Conv(f"{branch}a", 384, 384, (1, 3)),
-            Conv(f"{branch}b", 384, 384, (3, 1)),
+            _Conv(f"{branch}a", 384, 384, (1, 3)),
+            _Conv(f"{branch}b", 384, 384, (3, 1)),
         )
 
     return Branches(
-        Conv(f"{at}1x1", inputs, 320),
-        nn.Sequential(Conv(f"{at}3x3_1", inputs, 384), split(f"{at}3x3_2")),
+        _Conv(f"{at}1x1", inputs, 320),
+        nn.Sequential(_Conv(f"{at}3x3_1", inputs, 384), split(f"{at}3x3_2")),
         nn.Sequential(
-            Conv(f"{at}3x3dbl_1", inputs, 448),
-            Conv(f"{at}3x3dbl_2", 448, 384, 3),
+            _Conv(f"{at}3x3dbl_1", inputs, 448),
+            _Conv(f"{at}3x3dbl_2", 448, 384, 3),
             split(f"{at}3x3dbl_3"),
         ),
-        nn.Sequential(pool, Conv(f"{at}_pool", inputs, 192)),
+        nn.Sequential(pool, _Conv(f"{at}_pool", inputs, 192)),
     )
 
 
@@ -174,14 +174,14 @@ class InceptionNetwork(nn.Module):
         self.stages = nn.ModuleDict(
             {
                 "64": nn.Sequential(
-                    Conv("Conv2d_1a_3x3", 3, 32, 3, stride=2, pad=False),
-                    Conv("Conv2d_2a_3x3", 32, 32, 3, pad=False),
-                    Conv("Conv2d_2b_3x3", 32, 64, 3),
+                    _Conv("Conv2d_1a_3x3", 3, 32, 3, stride=2, pad=False),
+                    _Conv("Conv2d_2a_3x3", 32, 32, 3, pad=False),
+                    _Conv("Conv2d_2b_3x3", 32, 64, 3),
                     nn.MaxPool2d(3, stride=2),
                 ),
                 "192": nn.Sequential(
-                    Conv("Conv2d_3b_1x1", 64, 80),
-                    Conv("Conv2d_4a_3x3", 80, 192, 3, pad=False),
+                    _Conv("Conv2d_3b_1x1", 64, 80),
+                    _Conv("Conv2d_4a_3x3", 80, 192, 3, pad=False),
                     nn.MaxPool2d(3, stride=2),
                 ),
                 "768": nn.Sequential(
@@ -204,7 +204,7 @@ class InceptionNetwork(nn.Module):
         self._load(state, where)
 
     def _load(self, state: Mapping[str, Tensor], where: str) -> None:
-        convs = [module for module in self.modules() if isinstance(module, Conv)]
+        convs = [module for module in self.modules() if isinstance(module, _Conv)]
         expected = [key for conv in convs for key in conv.keys] + ["fc.weight", "fc.bias"]
         # Counters of training steps; files of old torch versions lack them.
         found = [key for key in state if not key.endswith("num_batches_tracked")]

@@ -40,7 +40,7 @@ _STAGES = (
 _EXPANSION = 6  # of every stage but the first
 
 
-class Conv(nn.Module):
+class _Conv(nn.Module):
     """Convolution with its batch norm folded in, then ReLU6 unless it ends a block.
 
     Padding is TensorFlow's SAME for inputs of even size: at stride 2, one row and column more below
@@ -81,28 +81,28 @@ class Residual(nn.Module):
 def _block(at: str, inputs: int, kernel: int, stride: int, outputs: int) -> nn.Module:
     if at == "blocks.0.0":
         return nn.Sequential(
-            Conv(
+            _Conv(
                 f"{at}.conv_dw", f"{at}.bn1", inputs, inputs, kernel, stride=stride, depthwise=True
             ),
-            Conv(f"{at}.conv_pw", f"{at}.bn2", inputs, outputs, linear=True),
+            _Conv(f"{at}.conv_pw", f"{at}.bn2", inputs, outputs, linear=True),
         )
     wide = inputs * _EXPANSION
     kind = Residual if stride == 1 and inputs == outputs else nn.Sequential
     return kind(
-        Conv(f"{at}.conv_pw", f"{at}.bn1", inputs, wide),
-        Conv(f"{at}.conv_dw", f"{at}.bn2", wide, wide, kernel, stride=stride, depthwise=True),
-        Conv(f"{at}.conv_pwl", f"{at}.bn3", wide, outputs, linear=True),
+        _Conv(f"{at}.conv_pw", f"{at}.bn1", inputs, wide),
+        _Conv(f"{at}.conv_dw", f"{at}.bn2", wide, wide, kernel, stride=stride, depthwise=True),
+        _Conv(f"{at}.conv_pwl", f"{at}.bn3", wide, outputs, linear=True),
     )
 
 
 def _layers() -> Iterator[nn.Module]:
-    yield Conv("conv_stem", "bn1", 3, 32, 3, stride=2)
+    yield _Conv("conv_stem", "bn1", 3, 32, 3, stride=2)
     inputs = 32
     for i, (blocks, kernel, stride, outputs) in enumerate(_STAGES):
         for j in range(blocks):
             yield _block(f"blocks.{i}.{j}", inputs, kernel, 1 if j else stride, outputs)
             inputs = outputs
-    yield Conv("conv_head", "bn2", inputs, _WIDTH)
+    yield _Conv("conv_head", "bn2", inputs, _WIDTH)
 
 
 class Lite0Network(nn.Module):
@@ -122,7 +122,7 @@ class Lite0Network(nn.Module):
     def __init__(self, state: Mapping[str, Tensor], where: str) -> None:
         super().__init__()
         self.layers = nn.Sequential(*_layers())
-        convs = [module for module in self.modules() if isinstance(module, Conv)]
+        convs = [module for module in self.modules() if isinstance(module, _Conv)]
         state = _under_timms_names(state, convs, where)
         for conv in convs:
             load_folded(conv.conv, state, conv.name, conv.norm, epsilon=_EPSILON, where=where)
@@ -134,7 +134,7 @@ class Lite0Network(nn.Module):
 
 
 def _under_timms_names(
-    state: Mapping[str, Tensor], convs: list[Conv], where: str
+    state: Mapping[str, Tensor], convs: list[_Conv], where: str
 ) -> Mapping[str, Tensor]:
     names = dict(_CLASSIFIER)
     blocks: dict[str, int] = {}
@@ -150,7 +150,7 @@ def _under_timms_names(
     return {name: state[packaged] for name, packaged in names.items()}
 
 
-def _packaged_names(conv: Conv, blocks: dict[str, int]) -> tuple[str, str]:
+def _packaged_names(conv: _Conv, blocks: dict[str, int]) -> tuple[str, str]:
     """Name a convolution and its batch norm as the packaged file does, which counts all blocks."""
     block, _, layer = conv.name.rpartition(".")
     if not block:

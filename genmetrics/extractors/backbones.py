@@ -8,7 +8,7 @@ from genmetrics.core.errors import UsageError, did_you_mean
 from genmetrics.core.extractor import ExtractorSpec
 
 INCEPTION = ("clean", "tf1", "pytorch-fid", "torchmetrics")
-"""Published preprocessing protocols before the Inception network of 2015-12-05."""
+"""Published preprocessings before the Inception network of 2015-12-05."""
 
 NAMES = (*INCEPTION, "lite", "dinov2", "clip")
 
@@ -26,8 +26,8 @@ def backbone(
     """Return a backbone by name.
 
     Args:
-        name: One of the four Inception protocols, ``"lite"`` (EfficientNet-Lite0), ``"dinov2"``
-            (ViT-L/14, CLS) or ``"clip"`` (ViT-B/32 image embedding, not normalised).
+        name: One of the four preprocessings of Inception, ``"lite"`` (EfficientNet-Lite0),
+            ``"dinov2"`` (ViT-L/14, CLS) or ``"clip"`` (ViT-B/32 image embedding, not normalised).
         layer: Inception layer: 64, 192, 768 or 2048.
         model: Replaces the model of ``dinov2`` or ``clip``: a hub id, ``id@revision`` or directory.
         weights: A path, or a mapping from weight id to path.

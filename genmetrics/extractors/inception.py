@@ -28,7 +28,7 @@ class Preprocessing(NamedTuple):
     std: float
 
 
-PROTOCOLS: Mapping[str, Preprocessing] = {
+PREPROCESSINGS: Mapping[str, Preprocessing] = {
     "clean": Preprocessing(1.0, 128.0, 128.0),
     "tf1": Preprocessing(1.0, 128.0, 128.0),
     "pytorch-fid": Preprocessing(255.0, 0.5, 0.5),
@@ -52,7 +52,7 @@ class InceptionSpec(ImageSpec):
     @classmethod
     def create(
         cls,
-        protocol: str = "clean",
+        preprocessing: str = "clean",
         *,
         layer: str = "2048",
         weights: Weights = None,
@@ -60,28 +60,29 @@ class InceptionSpec(ImageSpec):
         """Describe the extractor; loads nothing.
 
         Args:
-            protocol: One of :data:`PROTOCOLS`.
+            preprocessing: One of :data:`PREPROCESSINGS`.
             layer: ``"2048"`` (with ``logits_unbiased``), ``"768"``, ``"192"`` or ``"64"``.
             weights: A path, or a mapping from weight id to path, in place of the manifest's file.
 
         Raises:
-            UsageError: Unknown protocol or layer.
+            UsageError: Unknown preprocessing or layer.
         """
         from genmetrics.weights import locate
 
-        if protocol not in PROTOCOLS:
+        if preprocessing not in PREPROCESSINGS:
             raise UsageError(
-                f"unknown preprocessing {protocol!r}{did_you_mean(protocol, PROTOCOLS)};"
-                f" there is {', '.join(PROTOCOLS)}"
+                f"unknown preprocessing {preprocessing!r}"
+                f"{did_you_mean(preprocessing, PREPROCESSINGS)}; there is"
+                f" {', '.join(PREPROCESSINGS)}"
             )
         if layer not in LAYERS:
             raise UsageError(f"Inception has no layer {layer!r}; there is {', '.join(LAYERS)}")
-        scale, mean, std = PROTOCOLS[protocol]
+        scale, mean, std = PREPROCESSINGS[preprocessing]
         return cls(
             extractor="inception",
             weights=WEIGHTS,
             sha256=locate(WEIGHTS, weights).sha256,
-            resize=protocol,
+            resize=preprocessing,
             size=299,
             scale=scale,
             mean=(mean,) * 3,

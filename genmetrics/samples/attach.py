@@ -14,7 +14,7 @@ from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.check import in_slices
 from genmetrics.samples.listing import quoted, without_suffix
-from genmetrics.samples.names import forms_differ, meet, nfc, unambiguous
+from genmetrics.samples.names import forms_differ, nfc, partners, unambiguous
 from genmetrics.samples.sources import read_samples
 from genmetrics.samples.tables import Row, cell, read_table
 
@@ -215,7 +215,7 @@ def _by_stem(
     what = field.called
     media = {other.id: other.image for other in others}
     ids = [sample.id for sample in samples]
-    partner = meet(ids, media)
+    partner = partners(ids, media)
     alone = [id_ for id_ in ids if id_ not in partner]
     met = set(partner.values())
     strangers = [other for other in media if other not in met]

@@ -19,7 +19,7 @@ from genmetrics.samples.archives import TARS
 from genmetrics.samples.image import read_file
 from genmetrics.samples.listing import quoted, scan
 
-FIELDS = ("image", "prompt", "id")
+CHOICES = ("image", "prompt", "id")
 """What may be chosen behind a path, as ``data.parquet:image=edited,prompt=caption``."""
 
 KINDS = {"tar": TARS, "parquet": (".parquet",), "arrow": (".arrow",)}
@@ -108,9 +108,9 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
     fields: dict[str, str] = {}
     for part in match[2].split(","):
         key, _, value = part.partition("=")
-        if key not in FIELDS:
-            hint = did_you_mean(key, FIELDS)
-            raise UsageError(f"{text}: unknown field {key!r}{hint}; there is {', '.join(FIELDS)}")
+        if key not in CHOICES:
+            hint = did_you_mean(key, CHOICES)
+            raise UsageError(f"{text}: unknown field {key!r}{hint}; there is {', '.join(CHOICES)}")
         fields[key] = value
     return match[1], fields
 

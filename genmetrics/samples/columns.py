@@ -20,7 +20,7 @@ from genmetrics.samples.tables import PROMPTS, Row, require_once
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "picture")
 IDS = ("id", "key", "__key__")
-FILES = ("file_name", "filename", "file")
+FILE_NAMES = ("file_name", "filename", "file")
 """Names of columns, in order of preference; an id from a file name loses its suffix."""
 
 
@@ -120,7 +120,7 @@ def choose(schema: Any, chosen: Mapping[str, str], file: str) -> Columns:
         if name and name not in schema.names:
             raise UsageError(f"{file} has no column {name!r} for {what}; {_described(schema)}")
     prompts = (n for n in PROMPTS if n in schema.names and _is_text(schema.field(n).type))
-    ids = (name for name in (*IDS, *FILES) if name in schema.names)
+    ids = (name for name in (*IDS, *FILE_NAMES) if name in schema.names)
     return Columns(
         image=chosen.get("image") or _image_column(schema, file),
         prompt=chosen.get("prompt") or next(prompts, None),
@@ -214,4 +214,4 @@ def _ids(rows: Sequence[Row], column: str | None, file: str) -> list[str]:
                 f"{row.where} gives {column!r} {id_!r} again (first: {first[id_]}); {fix}"
             )
         first[id_] = row.where
-    return unique_ids(list(first)) if column in FILES else list(first)
+    return unique_ids(list(first)) if column in FILE_NAMES else list(first)

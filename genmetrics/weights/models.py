@@ -67,7 +67,7 @@ def find_model(model: str | Path) -> LocatedModel:
     local = Path(model).expanduser()
     if str(model) and local.exists():  # "" would be the current directory
         return LocatedModel(local.resolve().name, None, local.resolve(), "")
-    name, revision = parse(model)
+    name, revision = parse_hub_id(model)
     by_hand = weights_dir() / name
     if by_hand.is_dir() and "@" not in str(model):
         return LocatedModel(name, None, by_hand, "")
@@ -106,7 +106,7 @@ def require_model(model: str | Path, *, needs: Sequence[str] = ()) -> Path:
     return located.path
 
 
-def parse(model: str | Path) -> tuple[str, str]:
+def parse_hub_id(model: str | Path) -> tuple[str, str]:
     """Split ``id@revision``; without a revision the manifest's is used, or ``"main"``."""
     text = str(model)
     name, _, revision = text.partition("@")

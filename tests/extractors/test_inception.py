@@ -19,7 +19,7 @@ from genmetrics.core.batching import Batches
 from genmetrics.core.errors import UsageError, WeightsError
 from genmetrics.core.extractor import Extractor, require_sound
 from genmetrics.core.sample import Item
-from genmetrics.extractors.inception import PROTOCOLS, InceptionSpec
+from genmetrics.extractors.inception import PREPROCESSINGS, InceptionSpec
 from tests.extractors.helpers import relative, run
 
 CLOSE = 1e-5
@@ -108,7 +108,7 @@ def test_other_layers(
 
 
 def test_protocols_are_told_apart(inception_file: Path) -> None:
-    specs = [InceptionSpec.create(name, weights=inception_file) for name in PROTOCOLS]
+    specs = [InceptionSpec.create(name, weights=inception_file) for name in PREPROCESSINGS]
     specs.append(InceptionSpec.create("clean", weights=inception_file, layer="768"))
     specs.append(replace(specs[0], precision="bf16"))
     assert len({spec.fingerprint for spec in specs}) == len(specs)

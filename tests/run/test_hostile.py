@@ -252,7 +252,7 @@ def test_workers_and_batch_sizes_that_make_no_sense(images):
 
 def test_names_keep_to_their_backbones():
     for metric in (gm.FID, gm.KID, gm.PRDC, gm.InceptionScore):
-        with pytest.raises(UsageError, match="protocol='lite' is not one of clean"):
+        with pytest.raises(UsageError, match=f"has no variant 'lite'; there is {metric.id}@clean"):
             metric(protocol="lite")
     with pytest.raises(UsageError, match="no reference side"):
         gm.InceptionScore(reference="x.safetensors")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, PairingError
-from genmetrics.samples.names import meet, nfc
+from genmetrics.samples.names import nfc, partners
 from genmetrics.samples.sources import read_samples
 from tests.samples.make import attach_masks, attach_pairs, attach_prompts, sound
 
@@ -130,8 +130,8 @@ NAMES = st.sets(
 @settings(max_examples=200, deadline=None)
 @given(NAMES, NAMES)
 def test_meeting_is_one_to_one_symmetric_and_by_form_only(left, right):
-    found = meet(left, right)
+    found = partners(left, right)
     assert len(set(found.values())) == len(found)
-    assert {other: name for name, other in found.items()} == meet(right, left)
+    assert {other: name for name, other in found.items()} == partners(right, left)
     assert all(nfc(name) == nfc(other) for name, other in found.items())
     assert left & right <= found.keys()
