@@ -17,7 +17,6 @@ from genmetrics.report.record import RunRecord
 from genmetrics.samples.media import FileMedia
 
 
-
 class Who(NamedTuple):
     side: str
     sample: Sample

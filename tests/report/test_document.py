@@ -62,7 +62,9 @@ def test_nothing_that_is_not_finite_reaches_the_file(bad):
 def test_skipped_samples_are_named_with_side_and_reason():
     reference = Failure(Who("reference", Sample(id="r")), "is empty")
     silent = failure("a", "a.png", "said nothing")._replace(model="judge")
-    made = strictly(to_json(document(record(failures=(failure("bad", HOSTILE), reference, silent)))))
+    made = strictly(
+        to_json(document(record(failures=(failure("bad", HOSTILE), reference, silent))))
+    )
     assert made["skipped"] == [
         {
             "id": "bad",

@@ -10,7 +10,16 @@ from genmetrics.core.sample import Sample
 from genmetrics.report.html import page
 from genmetrics.report.svg import whisker
 from genmetrics.samples.media import FileMedia
-from tests.report.fakes import HOSTILE, Picture, failure, record, result, samples, samples_in, typical
+from tests.report.fakes import (
+    HOSTILE,
+    Picture,
+    failure,
+    record,
+    result,
+    samples,
+    samples_in,
+    typical,
+)
 
 
 class Tree(HTMLParser):
