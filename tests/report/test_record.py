@@ -245,7 +245,7 @@ def test_run_of_the_first_schema_is_read():
     assert math.isinf(read["psnr"].per_sample["a"])
     assert math.isnan(read["psnr"].per_sample["d"])
     e = read["psnr"].per_sample["e"]
-    assert read["psnr"].value == np.mean(list(read["psnr"].per_sample.values())[1:3] + [e])
+    assert read["psnr"].value == np.mean([*list(read["psnr"].per_sample.values())[1:3], e])
     assert read["fd-lite"].per_sample["a"] == -1.065418801476254
     assert read["fd-lite"].interval == (6.4712756771025175, 7.6997468115699315, 0.95)
     assert read["kd-lite"].protocol["degree"] == 3
