@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from genmetrics.core.errors import UsageError
 from genmetrics.core.metric import Metric
 from genmetrics.report.files import check_out, check_runs, write_records
 from genmetrics.report.record import RunRecord
@@ -100,6 +101,8 @@ def evaluate(
     """
     folder = None if out is None else check_out(Path(out))
     several = isinstance(generated, Mapping)
+    if several and not generated:
+        raise UsageError("generated is empty; pass a set of images, or several by name")
     inputs = Inputs(
         generated=dict(generated) if several else {GENERATED: generated},
         reference=reference,

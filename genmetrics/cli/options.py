@@ -11,11 +11,11 @@ import typer
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.files import require_local
-from genmetrics.run.work import REFERENCE
+from genmetrics.run.inputs import NAME
 
 OnError = Literal["fail", "skip"]
 
-_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+_NAMED = re.compile(f"{NAME.pattern}=", re.ASCII)
 
 INPUTS, METRICS, RUN, OUTPUT = "Inputs", "Metrics", "How to run", "Output"
 """Panels of the help."""
@@ -181,17 +181,17 @@ def named_sets(texts: Sequence[str]) -> dict[str, str]:
         UsageError: Several sets of which one has no name, a name given twice, or one that cannot be
             the name of a folder.
     """
-    if len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).exists()):
-        return {}
+    if len(texts) == 1 and (not _NAMED.match(texts[0]) or Path(texts[0]).exists()):
+        return {}  # also `rows.parquet:image=edited`, which chooses a field of one set
     named = {}
     for text in texts:
         name, _, path = text.partition("=")
-        if not (path and _NAME.fullmatch(name)):
+        if not (path and _NAMED.match(text)):
             raise UsageError(
                 f"{' '.join(texts)}: {text!r} has no name; of several sets give each NAME=DIR, with"
                 " a name of letters, digits, dots and dashes; see `genmetrics eval --help`"
             )
-        if name in named or name == REFERENCE:
+        if name in named:
             raise UsageError(f"the name {name!r} is taken; give each set its own")
         named[name] = path
     return named

@@ -141,7 +141,13 @@ def unanswered_rows(features: Features) -> dict[int, str]:
 
 
 def require_sound(spec: ExtractorSpec, features: Features, ids: Sequence[str]) -> None:
-    """Raise :class:`FeatureError` naming the first sample whose features cannot be right."""
+    """Raise :class:`FeatureError` naming the first sample whose features cannot be right.
+
+    A sample that the model has no answer for is one as well: in a loop there is no next run that
+    would ask again, and a sample is never left out in silence.
+    """
+    for i, reason in unanswered_rows(features).items():
+        raise FeatureError(f"{spec.extractor} has no answer for sample {ids[i]!r}: {reason}")
     for i, reason in broken_rows(spec, features).items():
         raise FeatureError(f"{reason} at sample {ids[i]!r}; check weights and preprocessing")
 

@@ -47,6 +47,11 @@ class Field:
         return self.noun or self.name
 
     @property
+    def several(self) -> str:
+        """The noun for more than one."""
+        return self.plural if " " in self.called or not self.noun else f"{self.noun}s"
+
+    @property
     def stored(self) -> bool:
         """Whether it lies in a file of its own."""
         return self.kind in STORED
@@ -105,6 +110,7 @@ FIELDS = _table(
         name="questions",
         plural="questions",
         kind="record",
+        noun="list of questions",
         joins="table",
         option="--with questions=FILE (jsonl with id and questions)",
     ),
@@ -112,6 +118,7 @@ FIELDS = _table(
         name="boxes",
         plural="boxes",
         kind="record",
+        noun="list of boxes",
         joins="table",
         option="--with boxes=FILE (jsonl with id and boxes)",
     ),

@@ -43,9 +43,11 @@ class Loop:
         if key not in self._built:
             spec.check()
             self._built[key] = spec.build(self.device)
-        size = min(len(items), self._sizes.get(key, BATCH))
-        if spec.view != "whole":
-            size = self._sizes.get(key, BATCH)
+        size = self._sizes.get(key, BATCH)
+        if spec.lane == "remote":
+            size = 1  # an endpoint is asked about one sample at a time, as in a run
+        elif spec.view == "whole":
+            size = min(len(items), size)
         batches = Batches(self._built[key], size, halved=partial(self._sizes.__setitem__, key))
         found = run_items(batches, items)
         require_sound(spec, found, [item.id for item in items])
@@ -104,7 +106,13 @@ def _column(
         return _texts(field.plural, values)
     if isinstance(values, str | Mapping):
         raise InputError(f"{field.plural} is one value; pass a list with one entry an image")
-    return list(values)
+    entries = list(values)
+    for i, entry in enumerate(entries):
+        if not (isinstance(entry, Mapping | list | tuple) or (entry is None and field.optional)):
+            raise InputError(
+                f"{field.plural} holds {shown(entry)} at {i}; expected a mapping or a list"
+            )
+    return entries
 
 
 def _clip(frames: Any, value_range: tuple[float, float]) -> list[Callable[[], Any]]:

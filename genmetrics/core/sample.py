@@ -130,7 +130,7 @@ class Sample(_Holder):
         return parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
 
     def _field_digest(self, field: str) -> str:
-        value = self.id if field == "id" else getattr(self, field)
+        value = self.id if field == "id" else getattr(self, field_of(field).name)
         if value is None and not FIELDS[field].optional:
             raise InputError(f"sample {self.id!r} has no {field}")
         if isinstance(value, str):

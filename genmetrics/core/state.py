@@ -10,7 +10,7 @@ import numpy as np
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.fields import FIELDS
-from genmetrics.core.rows import Features, concatenate, take
+from genmetrics.core.rows import Features, Ragged, Rows, StoredRows, concatenate, take
 from genmetrics.core.sample import Item, Sample
 
 _AUTO = re.compile(r"#\d{9}")  # ids that genmetrics gave itself; a merge renumbers them
@@ -107,7 +107,10 @@ class FeatureRows:
         """Plain lists and arrays; what :meth:`load_state_dict` takes."""
         return {
             "samples": [{"id": s.id, **s.fields} for s in map(_kept, self._samples)],
-            "features": {role: dict(concatenate(pieces)) for role, pieces in self._pieces.items()},
+            "features": {
+                role: {name: _plain(rows) for name, rows in concatenate(pieces).items()}
+                for role, pieces in self._pieces.items()
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -115,7 +118,29 @@ class FeatureRows:
         self.__init__()  # type: ignore[misc]
         samples = [Sample(**fields) for fields in state["samples"]]
         if samples:
-            self.append(samples, state["features"])
+            features = state["features"].items()
+            self.append(
+                samples,
+                {
+                    role: {n: _as_rows(rows) for n, rows in piece.items()}
+                    for role, piece in features
+                },
+            )
+
+
+def _plain(rows: Rows) -> Any:
+    """Return what a checkpoint can hold."""
+    if isinstance(rows, Ragged):
+        return {"values": rows.values, "offsets": rows.offsets}
+    return np.asarray(rows) if isinstance(rows, StoredRows) else rows
+
+
+def _as_rows(value: Any) -> Rows:
+    """Undo :func:`_plain`."""
+    if isinstance(value, Mapping):
+        return Ragged(np.asarray(value["values"]), np.asarray(value["offsets"]))
+    rows: Rows = value
+    return rows
 
 
 def require_own_ids(ids: Sequence[str]) -> None:

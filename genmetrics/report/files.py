@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.files import Content, require_local, write_together
+from genmetrics.report.columns import SCHEMA
 from genmetrics.report.document import document, sample_chunks, to_json
 from genmetrics.report.html import page
-from genmetrics.report.columns import SCHEMA
 from genmetrics.run.decide import describe_inputs
 from genmetrics.run.plan import Plan
 

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.metric import Metric
@@ -29,6 +30,9 @@ from genmetrics.report.text import (
     spread,
 )
 from genmetrics.report.thumbnails import thumbnails
+
+if TYPE_CHECKING:
+    from genmetrics.report.record import RunRecord
 
 SHOWN = 8
 """Samples at each end of a metric's strip."""

@@ -11,9 +11,9 @@ from typing import Any, Literal, NoReturn
 from genmetrics import __version__
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import VALUE, Interval, Result
+from genmetrics.report.columns import SCHEMA, Skipped
 from genmetrics.report.document import digest_of
 from genmetrics.report.fields import Fields, as_number, put_back
-from genmetrics.report.columns import SCHEMA, Skipped
 from genmetrics.report.sample_file import Columns, SampleFile
 
 _FIX = "the file is damaged or was changed, run again"
@@ -101,7 +101,7 @@ def _compare(document: Fields, samples: SampleFile, version: int, folder: Path) 
     else:
         # the first version counts what was used, and lists what was not
         skipped = [each.values for each in document.objects("skipped")]
-        lost = {each.get("id") for each in skipped if each.get("side") == "generated"}
+        lost = {each.get("id") for each in skipped if each.get("side") != "reference"}
         n = document.object("inputs").object("generated").count("n") + len(lost)
         same = lost <= set(samples.ids)
     if n != len(samples.ids) or not same:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from genmetrics.core.result import RESERVED, VALUE, Interval, PerSample, Result,
 from genmetrics.core.sample import Sample
 from genmetrics.report.columns import SCHEMA, Labels, Samples, Skipped
 from genmetrics.report.reading import read_parts
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunRecord:

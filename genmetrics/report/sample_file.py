@@ -13,8 +13,8 @@ import numpy as np
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import RESERVED, VALUE, PerSample
-from genmetrics.report.fields import as_number, put_back
 from genmetrics.report.columns import Labels, Samples
+from genmetrics.report.fields import as_number, put_back
 
 _FIX = "the file is damaged or was changed, run again"
 _NAN = math.nan

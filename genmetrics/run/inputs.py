@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,10 @@ from genmetrics.samples.statistics import Statistics, is_statistics, read_statis
 
 if TYPE_CHECKING:
     from genmetrics.samples.listing import ListedSamples
+
+
+NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""What a set may be called: its results get a folder of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,20 @@ class Inputs:
     on_error: OnError = "fail"
     allow_missing: bool = False
     allow_unverified_reference: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no names of folders, or the reference's.
+
+        Raises:
+            UsageError: Names the set.
+        """
+        for name in self.generated:
+            if not (isinstance(name, str) and NAME.fullmatch(name)):
+                raise UsageError(
+                    f"a set cannot be called {name!r}; use letters, digits, dots and dashes"
+                )
+            if name == REFERENCE:
+                raise UsageError(f"the name {name!r} is taken; give each set its own")
 
 
 def joined_fields(

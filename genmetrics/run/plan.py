@@ -96,7 +96,8 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
     Raises:
         GenmetricsError: One line that says what, where, the value found, and the fix.
     """
-    same_arguments(ranks, **_told(inputs), **_told(asked))
+    # weights may lie elsewhere on each machine; that they are the same ones is seen below
+    same_arguments(ranks, **_told(inputs), **_told(asked, "metrics", "weights"))
     built = build_metrics(asked, ranks.device(device))
     metrics = built.metrics
     _require_reference(metrics, inputs)
@@ -131,8 +132,8 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
     return plan
 
 
-def _told(options: object) -> dict[str, object]:
-    return {name: value for name, value in vars(options).items() if name != "metrics"}
+def _told(options: object, *but: str) -> dict[str, object]:
+    return {name: value for name, value in vars(options).items() if name not in but}
 
 
 def _require_reference(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
@@ -154,7 +155,7 @@ def _unread(metrics: Mapping[str, Metric], inputs: Inputs) -> list[str]:
             f"masks {inputs.joined['mask']}: no metric of this run reads masks; drop --masks"
         )
     notes = [
-        f"no metric of this run reads {FIELDS[name].called}s: {inputs.joined[name]} was not used"
+        f"no metric of this run reads {FIELDS[name].several}: {inputs.joined[name]} was not used"
         + ("; prompts only keep images of one prompt together in intervals" * (name == "prompt"))
         for name in unread
     ]
@@ -178,8 +179,9 @@ def _require_fields(plan: Plan) -> None:
             for needed in fields:
                 lacking = [s.id for s in samples if not _has(getattr(s, needed.name))]
                 if lacking:
+                    article = "an" if needed.called[0] in "aeiou" else "a"
                     raise UsageError(
-                        f"{name} needs a {needed.called} for each image; {len(lacking)} of"
+                        f"{name} needs {article} {needed.called} for each image; {len(lacking)} of"
                         f" {len(samples)} have none, first {lacking[0]!r}: pass {needed.option}"
                     )
 

@@ -84,11 +84,9 @@ class RemoteStage(Stage):
     def _ask(self, batch: Batch, pace: Pace) -> Answer:
         """Prepare one sample and ask about it."""
         (who,) = batch.members
-        prepared: list[Prepared] = []
-        try:
-            loads = self._loads(who, batch.wanted)
-        except Exception as error:
-            return batch, [Prepared(who, {}, failed=(failure_of(who, error),))], {}
+        loads = self.parts_of(who, batch.wanted)
+        if isinstance(loads, Prepared):
+            return batch, [loads], {}
         prepared = self._some(who, batch.wanted, loads)
         if any(one.failed for one in prepared):
             return batch, [one for one in prepared if one.failed][:1], {}

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from genmetrics.core.batching import Batches, no_parts
-from genmetrics.core.errors import GenmetricsError, ModelError, OutOfMemoryError
+from genmetrics.core.errors import ModelError, OutOfMemoryError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.rows import Features, concatenate
 from genmetrics.core.sample import Item
@@ -133,12 +133,9 @@ class Stage:
         """Yield a prepared part of each sample that an extractor lacks, as far as they can be."""
         for who in order:
             if i in wanted[who.place]:
-                try:
-                    load = self._loads(who, (i,))[0]
-                except GenmetricsError:
-                    continue  # the pass names it
-                found = self._prepare(who, (i,), load)
-                if found.inputs:
+                loads = self.parts_of(who, (i,))
+                found = loads if isinstance(loads, Prepared) else self._prepare(who, (i,), loads[0])
+                if found.inputs:  # what fails is named by the pass
                     yield found
 
     # -- what is to be done ------------------------------------------------------------------------
@@ -351,11 +348,9 @@ class Stage:
         for claim in self.ranks.claims(len(batches)):
             batch = batches[claim.position]
             (who,) = batch.members
-            try:
-                loads = self._loads(who, batch.wanted)
-            except Exception as error:
-                lost = Prepared(who, {}, failed=(failure_of(who, error),))
-                yield Task((batch, True, True), partial(list, [lost]))
+            loads = self.parts_of(who, batch.wanted)
+            if isinstance(loads, Prepared):
+                yield Task((batch, True, True), partial(list, [loads]))
                 continue
             for start in range(0, len(loads), size):
                 end = min(start + size, len(loads))
@@ -369,16 +364,24 @@ class Stage:
             if not claim.own:
                 yield None
 
-    def _loads(self, who: Who, wanted: Sequence[int]) -> list[Load]:
-        """Return what gives the parts of a sample.
+    def parts_of(self, who: Who, wanted: Sequence[int]) -> list[Load] | Prepared:
+        """Return what gives the parts of a sample, or with what it fails.
 
-        Raises:
-            InputError: It has none.
+        What cannot be read fails for everybody; what cannot be cut, for the extractors that want
+        its parts.
         """
-        loads = list(self.view.loads(self._load(who, wanted)))
-        if not loads:
-            raise no_parts(who.sample.id, self.view)
-        return loads
+        try:
+            item = self._load(who, wanted)
+        except Exception as error:
+            return Prepared(who, {}, failed=(failure_of(who, error),))
+        try:
+            loads = list(self.view.loads(item))
+            if not loads:
+                raise no_parts(who.sample.id, self.view)
+            return loads
+        except Exception as error:
+            specs = [self.jobs[i].spec for i in wanted]
+            return Prepared(who, {}, failed=tuple(failure_of(who, error, s) for s in specs))
 
     def _some(self, who: Who, wanted: Sequence[int], loads: Iterable[Load]) -> list[Prepared]:
         return [self._prepare(who, wanted, load) for load in loads]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.errors import InputError
-from genmetrics.core.fields import FIELDS, Field
+from genmetrics.core.fields import FIELDS, Field, field_of
 from genmetrics.core.sample import Clip, Decoded, Item, Media, Sample
 from genmetrics.samples.image import to_tensor
 from genmetrics.samples.media import StoredMedia
@@ -47,8 +47,8 @@ def load_item(
     conversions: list[str] = []
     decoded: dict[str, Tensor] = {}
     for name in fields:
-        value = getattr(sample, name)
-        if value is None and not (name == "id" or FIELDS[name].optional):
+        value: Any = sample.id if name == "id" else getattr(sample, field_of(name).name)
+        if value is None and not FIELDS[name].optional:
             raise InputError(f"sample {sample.id!r} has no {name}")
         if value is None or name == "id":
             continue

@@ -17,6 +17,7 @@ from torchmetrics.wrappers import BootStrapper, MetricTracker, Running
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, MissingExtraError, TooFewSamplesError, UsageError
+from genmetrics.core.loop import Loop
 from genmetrics.core.threads import threads
 from genmetrics.integrations.torchmetrics import TorchMetric
 from tests.integrations import ranks
@@ -62,11 +63,10 @@ def test_what_it_says_of_itself():
 
 def test_every_metric_has_an_update_the_adapter_can_ask():
     from genmetrics.core.registry import registered
-    from genmetrics.integrations._metrics import arguments
 
     for name, kind in registered().items():
-        metric = object.__new__(kind)
-        assert {"images", "ids"} <= arguments(metric), name
+        if name != "geneval":  # which needs a detector
+            assert {"images", "ids"} <= kind(device="cpu").takes(), name
 
 
 def test_a_step_gives_its_own_value_and_counts_once():
@@ -89,11 +89,11 @@ def test_a_step_without_ids_counts_once():
 
 def test_a_step_extracts_once(monkeypatch):
     calls = []
-    extract = gm.Metric._extract
+    extract = Loop.extract
     monkeypatch.setattr(
-        gm.Metric,
-        "_extract",
-        lambda self, items: (calls.append(len(items)), extract(self, items))[1],
+        Loop,
+        "extract",
+        lambda self, spec, items: (calls.append(len(items)), extract(self, spec, items))[1],
     )
     psnr()(image(0), references=image(1))
     assert calls == [1]

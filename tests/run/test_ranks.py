@@ -187,10 +187,12 @@ def test_a_full_disk_on_one_rank(job, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_unexpected_error_on_rank_1(job, tmp_path, capsys):
-    end = run(tmp_path, "by hand", *job, faults="1:forward2:surprise")
+    end = run(tmp_path, "by hand", *job, faults="1:forward2:surprise", GENMETRICS_TRACEBACK="1")
     assert end.seconds < SOON
     assert end.codes == [1, 1]
-    assert end.errors == ["genmetrics: error: rank 1: RuntimeError: surprise"]
+    (line,) = end.errors
+    assert line.startswith("genmetrics: error: rank 1: ")
+    assert ".png: toy: RuntimeError: surprise; it failed for the batch of 4 samples" in line
     assert "in failing" in end.stderr  # rank 1 shows where
     require_resume(tmp_path, job, capsys)
 
