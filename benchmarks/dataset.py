@@ -4,6 +4,7 @@ python -m benchmarks.dataset photos FOLDER [--count 384] [--size 512] [--seed 0]
 python -m benchmarks.dataset prompts FILE [--count 384]
 python -m benchmarks.dataset weights FILE
 python -m benchmarks.dataset clip FOLDER [--width 512] [--layers 12]
+python -m benchmarks.dataset tiles FOLDER [--count 100000] [--seed 0]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from PIL import ImageFilter
 
+from benchmarks.tiles import write_shards
 from scripts.make_photos import crops
 
 
@@ -179,8 +181,14 @@ def main() -> None:
     clip.add_argument("folder", type=Path)
     clip.add_argument("--width", type=int, default=512)
     clip.add_argument("--layers", type=int, default=12)
+    tiles = kinds.add_parser("tiles")
+    tiles.add_argument("folder", type=Path)
+    tiles.add_argument("--count", type=int, default=100_000)
+    tiles.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.kind == "weights":
+    if given.kind == "tiles":
+        write_shards(given.folder, count=given.count, seed=given.seed)
+    elif given.kind == "weights":
         write_inception_weights(given.file)
     elif given.kind == "prompts":
         write_prompts(given.file, count=given.count)

@@ -130,6 +130,11 @@ class Lab:
         """Return a file with a prompt for each photograph, made at its first use."""
         return self._made(self.folder / f"prompts-{count}.jsonl", "prompts", "--count", count)
 
+    def tiles(self, count: int, seed: int) -> Path:
+        """Return a folder of tars of tiny pictures, made at its first use."""
+        words = ("--count", count, "--seed", seed)
+        return self._made(self.folder / f"tiles-{count}-{seed}", "tiles", *words)
+
     def clip(self, width: int, layers: int) -> Path:
         """Return the directory of a CLIP of random weights, made at its first use."""
         words = ("--width", width, "--layers", layers)

@@ -17,6 +17,7 @@ class Sizes:
     clip_layers: int = 12
     memory: tuple[int, ...] = (500, 2000, 5000)
     memory_side: int = 64
+    tiles: tuple[int, ...] = (100_000, 1_000_000)
     uneven: int = 480
     uneven_seconds: float = 12.0
     frechet: tuple[int, ...] = (1000, 5000)
@@ -30,7 +31,7 @@ class Sizes:
 
 QUICK = Sizes(
     photos=16, per_image=8, side=96, clip_width=128, clip_layers=2, memory=(16, 32, 64),
-    uneven=64, uneven_seconds=2.0, frechet=(100, 300), frechet_dim=128, cmmd=300,
+    tiles=(200, 400), uneven=64, uneven_seconds=2.0, frechet=(100, 300), frechet_dim=128, cmmd=300,
     cmmd_growth=(500, 1000, 3000), cmmd_dim=64, prdc=300, prdc_dim=64,
 )  # fmt: skip
 """Shows that everything runs, and nothing else."""

@@ -8,6 +8,7 @@ from benchmarks import from_files, on_features, per_image
 from benchmarks.lab import Lab
 from benchmarks.ranks import ranks
 from benchmarks.rows import Row, Sizes
+from benchmarks.scale import scale
 
 BENCHMARKS: dict[str, Callable[[Lab, Sizes], Iterator[Row]]] = {
     "floor": from_files.floor,
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[Lab, Sizes], Iterator[Row]]] = {
     "prdc": on_features.prdc,
     "memory": from_files.memory,
     "reuse": from_files.reuse,
+    "scale": scale,
     "ranks": ranks,
     "backbones": from_files.backbones,
     "fid": from_files.fid,

@@ -28,15 +28,17 @@ from threadpoolctl import threadpool_limits
 
 import genmetrics as gm
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features
-from genmetrics.core.sample import Item
+from genmetrics.core.sample import Item, Sample
 from genmetrics.extractors.backbones import Backbone
 from genmetrics.metrics.fid import FrechetMetric
 from genmetrics.run import evaluate as running
+from genmetrics.samples.items import load_item
 
 SHARD = 10_000
 """Pictures a tar holds."""
 
 SIDE = 16
+BATCH = 32
 
 
 def write_shards(folder: Path, *, count: int, seed: int = 0) -> None:
@@ -106,10 +108,7 @@ class TileDistance(FrechetMetric):
     summary = "Fréchet distance on tiles"
 
     def __init__(self, infinity_points: int = 0) -> None:
-        super().__init__(
-            self.id, Backbone(TileSpec(), "tile"), infinity_points=infinity_points, device="cpu",
-            reference=None,
-        )  # fmt: skip
+        self._start(self.id, Backbone(TileSpec(), "tile"), infinity_points, "cpu", None)
 
 
 def memory(name: str) -> float:
@@ -117,6 +116,18 @@ def memory(name: str) -> float:
     found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) / 1024
+
+
+def _inline(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Microseconds of decoding and of the model alone, an image."""
+    extractor = TileSpec().build("cpu")
+    start = time.process_time()
+    items = [load_item(sample, ("image",)) for sample in samples]
+    decoded = time.process_time()
+    for i in range(0, len(items), BATCH):
+        extractor.forward([extractor.prepare(item) for item in items[i : i + BATCH]])
+    done = time.process_time()
+    return 1e6 * (decoded - start) / len(items), 1e6 * (done - decoded) / len(items)
 
 
 def main() -> None:
@@ -143,12 +154,14 @@ def main() -> None:
     running._decide = decide
     start, before = time.perf_counter(), time.process_time()
     report = gm.evaluate(
-        f"{given.folder}/*.tar", given.reference, [TileDistance()],
-        cache=given.cache, device="cpu", workers=1, batch_size=32, out=given.out, force=True,
+        f"{given.folder}/*.tar", f"{given.reference}/*.tar", [TileDistance()],
+        cache=given.cache, device="cpu", workers=1, batch_size=BATCH, out=given.out, force=True,
     )  # fmt: skip
     n = report["fd-tile"].n
     seconds, cpu = time.perf_counter() - start, time.process_time() - before
+    decode, model = _inline(report.samples[:2000])
     print(json.dumps({"value": report["fd-tile"].value, "n": n, "seconds": seconds, "cpu": cpu,
+                      "decode": decode, "model": model,
                       "microseconds": 1e6 * cpu / n, **decision}))  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from genmetrics.core.result import PerSample, Result
 from genmetrics.report.columns import Labels, Samples
-from genmetrics.report.text import number
+from genmetrics.report.text import brief
 
 
 class Strip(NamedTuple):
@@ -73,7 +73,7 @@ def _title(name: str, numbers: np.ndarray, places: np.ndarray) -> str:
     if len(places) < 2 or (numbers[places] != value).any():
         return name
     equal = int((numbers == value).sum())
-    return f"{name}: {len(places)} of the {equal:,} samples at {number(float(value), 4)}"
+    return f"{name}: {len(places)} of the {equal:,} samples at {brief(float(value))}"
 
 
 def group_means(result: Result) -> dict[str, tuple[float, int]]:

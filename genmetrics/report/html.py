@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from genmetrics.core.errors import UsageError
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import find
-from genmetrics.core.result import Result
+from genmetrics.core.result import PerSample, Result
 from genmetrics.metrics.base import SetMetric
 from genmetrics.report.columns import Samples, Skipped
 from genmetrics.report.gallery import Strip, group_means, shown_samples, strips
 from genmetrics.report.svg import whisker
 from genmetrics.report.table import describe_runtime
 from genmetrics.report.text import (
+    brief,
     counted,
     interval,
     number,
@@ -96,7 +97,7 @@ def _count(n: object) -> str:
 
 
 def _fingerprint(digest: str) -> str:
-    return f'<code title="{_text(digest)}">{_text(short(digest))}</code>'
+    return f'<code class="short" title="{_text(digest)}">{_text(short(digest))}</code>'
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], classes: Mapping[int, str]) -> str:
@@ -124,7 +125,7 @@ def _summary(results: Mapping[str, Result]) -> str:
         rows.append(
             (
                 f'<a href="#m{i}">{_text(name)}</a>'
-                f' <span class="dim" title="{arrow}">{_arrow(result)}</span>',
+                f'&nbsp;<span class="dim" title="{arrow}">{_arrow(result)}</span>',
                 f"<span{state}>{texts[name]}</span>",
                 interval(result, texts[name]),
                 whisker(result, _bounds(result)),
@@ -236,7 +237,7 @@ def _groups(result: Result) -> str:
     if result.groups is None or result.per_sample is None:
         return ""
     rows = [
-        (_text(shortened(name, 80)), number(mean, 4), f"{n:,}")
+        (_text(shortened(name, 80)), brief(mean), f"{n:,}")
         for name, (mean, n) in group_means(result).items()
     ]
     shown = rows[:_GROUPS]
@@ -260,7 +261,7 @@ def _strip(strip: Strip, result: Result, samples: Samples, pictures: Mapping[int
 
 
 def _figure(place: int, result: Result, samples: Samples, source: str | None) -> str:
-    assert result.per_sample is not None
+    assert isinstance(result.per_sample, PerSample)
     row = samples.row(place)
     name = _text(row.id)
     picture = (
@@ -270,8 +271,9 @@ def _figure(place: int, result: Result, samples: Samples, source: str | None) ->
     )
     why = result.details.get(row.id, {}).get("reason")
     reason = f'<span class="why">{_text(shortened(str(why), 160))}</span>' if why else ""
-    title = name if row.prompt is None else f"{name}: {_text(row.prompt[:300])}"
-    value = number(result.per_sample[row.id], 4)
+    said = [text for text in (row.prompt, why) if text]
+    title = ": ".join([name, *(_text(str(text)[:300]) for text in said)])
+    value = brief(float(result.per_sample.numbers[place]))
     return (
         f'<figure title="{title}">{picture}<figcaption>{value}'
         f'<span class="name">{name}</span>{reason}</figcaption></figure>'

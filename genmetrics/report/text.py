@@ -57,6 +57,12 @@ def part(value: float) -> str:
     return number(value)
 
 
+def brief(value: float) -> str:
+    """Format the number of one sample: four digits, or none behind the point if it is whole."""
+    whole = math.isfinite(value) and value == int(value) and abs(value) < 10**DIGITS
+    return str(int(value)) if whole else number(value, 4)
+
+
 def interval(result: Result, value: str, plus_minus: str = "±") -> str:
     """Format the interval of a result's value, which is shown as ``value``."""
     if result.interval is None or result.value is None:

@@ -108,7 +108,8 @@ def samples_in(folder: Path, count: int = 20) -> tuple[Sample, ...]:
 
 
 def record(results: Mapping[str, Result] | None = None, **fields: Any) -> RunRecord:
-    return RunRecord.of(report(results, **fields))
+    made = report(results, **fields)
+    return RunRecord.of(made, command=made.command)
 
 
 def report(results: Mapping[str, Result] | None = None, **fields: Any) -> Report:

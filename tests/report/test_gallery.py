@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.result import PerSample
+from genmetrics.report.columns import Labels
 from genmetrics.report.gallery import Strip, group_means, strips
-from genmetrics.report.record import Labels
 from tests.report.fakes import result
 
 

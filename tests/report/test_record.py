@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.result import Interval, PerSample
 from genmetrics.core.sample import Sample
+from genmetrics.report.columns import Labels, Row, Samples, Skipped
 from genmetrics.report.csv import to_csv
 from genmetrics.report.document import document
+from genmetrics.report.files import write_report
 from genmetrics.report.html import page
-from genmetrics.report.record import Labels, Row, RunRecord, Samples, Skipped
+from genmetrics.report.record import RunRecord
 from genmetrics.report.table import render
 from tests.report.fakes import (
     HOSTILE,
@@ -81,7 +83,7 @@ def everything(folder=None):
 
 
 def saved(made, folder):
-    made.save(folder)
+    write_report(made, folder)
     return RunRecord.load(folder)
 
 
@@ -118,8 +120,8 @@ def test_page_table_and_csv_are_byte_equal_from_the_files_alone(tmp_path):
 
 
 def test_saved_again_gives_the_same_files(tmp_path):
-    everything().save(tmp_path / "a")
-    RunRecord.load(tmp_path / "a").save(tmp_path / "b")
+    write_report(everything(), tmp_path / "a")
+    write_report(RunRecord.load(tmp_path / "a"), tmp_path / "b")
     for name in ("results.json", "samples.jsonl", "report.html"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -340,7 +342,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_run_is_refused_in_one_line(tmp_path, kind):
-    everything().save(tmp_path)
+    write_report(everything(), tmp_path)
     damage, message = DAMAGE[kind]
     damage(tmp_path)
     with pytest.raises(InputError, match=message) as caught:
@@ -356,7 +358,7 @@ def test_folder_that_is_not_there_is_refused(tmp_path):
 def test_files_of_two_runs_are_told_apart(tmp_path):
     for name, count in (("a", 3), ("b", 4)):
         one = {"x": result("x", per_sample={"img_0": 1.0})}
-        record(one, samples=samples(count)).save(tmp_path / name)
+        write_report(record(one, samples=samples(count)), tmp_path / name)
     shutil.copy(tmp_path / "b" / "samples.jsonl", tmp_path / "a")
     with pytest.raises(InputError, match="different runs"):
         RunRecord.load(tmp_path / "a")

@@ -8,6 +8,7 @@ import pytest
 
 from genmetrics.core.result import RESERVED
 from genmetrics.report.document import document, sample_lines
+from genmetrics.report.files import write_report
 from tests.report.fakes import record
 from tests.report.test_record import GOLDEN, everything
 
@@ -19,8 +20,8 @@ def schema(name):
 
 
 def runs(folder):
-    everything().save(folder / "a")
-    record().save(folder / "b")
+    write_report(everything(), folder / "a")
+    write_report(record(), folder / "b")
     return [folder / "a", folder / "b", GOLDEN]
 
 
