@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from genmetrics.core.result import Interval, PerSample
 from genmetrics.core.sample import Sample
 from genmetrics.report.columns import Labels, Row, Samples, Skipped
 from genmetrics.report.csv import to_csv
-from genmetrics.report.document import document
+from genmetrics.report.document import document, sample_chunks
 from genmetrics.report.files import write_report
 from genmetrics.report.html import page
 from genmetrics.report.record import RunRecord
@@ -138,6 +139,25 @@ def test_means_are_made_again_from_the_files(tmp_path):
     assert dict(read.groups) == groups
 
 
+def test_memory_of_writing_does_not_grow_with_the_samples():
+    def peak(count):
+        ids = [f"{i:06}" for i in range(count)]
+        made = RunRecord(
+            metrics={"x": result("x", per_sample=PerSample(ids, np.arange(float(count))))},
+            samples=Samples(ids, ids, ids),
+        )
+        tracemalloc.start()
+        for _ in sample_chunks(made):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    small, large = peak(4_000), peak(40_000)
+    assert large < small + 200_000
+    assert large < 2_000_000
+
+
 def test_metrics_are_found_by_short_names(tmp_path):
     read = saved(everything(), tmp_path)
     assert read["fid"] is read["fid@clean"]
@@ -153,6 +173,18 @@ def test_samples_are_a_table_with_access_by_id(tmp_path):
     assert read.samples["lost"].reason == "gen/lost.png is cut short"
     assert list(read.samples) == [*(f"img_{i}" for i in range(6)), "lost"]
     assert read.skipped[1] == Skipped("img_4", "generated", "gen/img_4.png", "no answer", "judge")
+
+
+def test_skipped_sample_of_a_named_set_has_its_reason():
+    lost = Sample(id="lost", image=Picture("b/lost.png"))
+    why = "b/lost.png is cut short"
+    made = record(
+        {"x": result("x", per_sample={"lost": math.nan})},
+        samples=(lost,),
+        name="model b",
+        failures=(Failure(Who("model b", lost), why), Failure(Who("reference", lost), "other")),
+    )
+    assert made.samples["lost"].reason == why
 
 
 def test_samples_that_only_a_metric_knows_are_kept(tmp_path):
