@@ -1,11 +1,8 @@
 import json
 import math
-import tracemalloc
 
-import numpy as np
 import pytest
 
-from genmetrics.core.result import PerSample
 from genmetrics.core.sample import Sample
 from genmetrics.report.document import document, sample_chunks, sample_lines, to_json
 from tests.report.fakes import HOSTILE, Failure, Who, failure, record, result, samples
@@ -159,21 +156,3 @@ def test_pieces_of_the_file_are_its_lines():
     assert len(pieces) == 3
     lines = b"".join(pieces).decode().splitlines()
     assert [strictly(line) for line in lines] == list(sample_lines(made))
-
-
-def test_memory_of_writing_does_not_grow_with_the_samples():
-    def peak(count):
-        ids = [f"{i:06}" for i in range(count)]
-        scores = PerSample(ids, np.arange(float(count)))
-        given = tuple(Sample(id=id_, prompt=id_) for id_ in ids)
-        made = record({"x": result("x", per_sample=scores)}, samples=given)
-        tracemalloc.start()
-        for _ in sample_chunks(made):
-            pass
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-
-    small, large = peak(4_000), peak(40_000)
-    assert large < small + 200_000
-    assert large < 2_000_000

@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.result import Interval, PerSample
 from genmetrics.core.sample import Sample
 from genmetrics.report.csv import to_csv
-from genmetrics.report.document import document
+from genmetrics.report.document import document, sample_chunks
 from genmetrics.report.html import page
 from genmetrics.report.record import Labels, Row, RunRecord, Samples, Skipped
 from genmetrics.report.table import render
@@ -134,6 +135,25 @@ def test_means_are_made_again_from_the_files(tmp_path):
     assert math.isinf(read.per_sample["img_2"])
     assert math.isnan(read.per_sample["img_3"])
     assert dict(read.groups) == groups
+
+
+def test_memory_of_writing_does_not_grow_with_the_samples():
+    def peak(count):
+        ids = [f"{i:06}" for i in range(count)]
+        made = RunRecord(
+            metrics={"x": result("x", per_sample=PerSample(ids, np.arange(float(count))))},
+            samples=Samples(ids, ids, ids),
+        )
+        tracemalloc.start()
+        for _ in sample_chunks(made):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    small, large = peak(4_000), peak(40_000)
+    assert large < small + 200_000
+    assert large < 2_000_000
 
 
 def test_metrics_are_found_by_short_names(tmp_path):
