@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "evaluate": "genmetrics.api",
     "Report": "genmetrics.run.evaluate",
+    "RunRecord": "genmetrics.report.record",
     "load_image": "genmetrics.samples.image",
     "log_to": "genmetrics.report.log",
     "Metric": "genmetrics.core.metric",

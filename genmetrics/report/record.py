@@ -206,9 +206,10 @@ class RunRecord:
         samples = _samples(report)
         metrics = {key: _settled(key, result, samples) for key, result in report.results.items()}
         skipped = tuple(_skipped(failure) for failure in report.failures)
-        for id_, reason in _reasons(metrics, skipped, samples):
-            samples.reasons[id_] = reason
         name = getattr(report, "name", None)
+        whole = {s.id: s.reason for s in skipped if s.side in ("generated", name) and not s.model}
+        for id_, reason in _reasons(metrics, whole, samples):
+            samples.reasons[id_] = reason
         return cls(
             metrics=metrics,
             samples=samples,
@@ -375,10 +376,9 @@ def _skipped(failure: Any) -> Skipped:
 
 
 def _reasons(
-    metrics: Mapping[str, Result], skipped: Sequence[Skipped], samples: Samples
+    metrics: Mapping[str, Result], whole: Mapping[str, str], samples: Samples
 ) -> Iterator[tuple[str, str]]:
-    """Say of each sample that lacks a value why."""
-    whole = {s.id: s.reason for s in skipped if s.side != "reference" and s.model is None}
+    """Say of each sample that lacks a value why; ``whole`` are those that no metric counts."""
     found: dict[str, list[str]] = {}
     for key, result in metrics.items():
         if not isinstance(result.per_sample, PerSample):
