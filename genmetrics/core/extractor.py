@@ -78,6 +78,13 @@ class ExtractorSpec(Protocol):
     def build(self, device: str) -> Extractor:
         """Load the model onto ``device``."""
 
+    def build_over(self, devices: Sequence[str]) -> Extractor:
+        """Load a model of lane ``alone`` over all devices of a rank; by default onto the first.
+
+        A spec whose model does not fit one device spreads it, as by ``device_map`` in transformers.
+        """
+        return self.build(devices[0])
+
 
 class Extractor(ABC):
     """A frozen model: no gradients, always in evaluation mode, no random numbers.

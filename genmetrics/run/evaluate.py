@@ -154,6 +154,7 @@ def how_to_run(
     same_arguments(ranks, batch_size=running.batch_size, on_error=on_error)
     return How(
         device=device,
+        devices=devices_of(device, ranks),
         batch_size=first_batch_size(running.batch_size, device),
         shrink=running.batch_size == "auto",
         workers=workers,
@@ -162,6 +163,20 @@ def how_to_run(
         ranks=ranks,
         queue_bytes=running.queue_mb << 20,
     )
+
+
+def devices_of(device: str, ranks: Ranks) -> tuple[str, ...]:
+    """Return the devices of a rank: every card for a process alone that asked for no certain one.
+
+    Args:
+        device: As :meth:`Ranks.device` gives it.
+        ranks: The world this process belongs to.
+    """
+    if device != "cuda" or ranks.world > 1:
+        return (device,)
+    import torch
+
+    return tuple(f"cuda:{i}" for i in range(torch.cuda.device_count()))
 
 
 def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:

@@ -88,8 +88,11 @@ class Stage:
             self._free()
 
     def build(self, i: int) -> Extractor:
-        """Load a model."""
-        return self.jobs[i].spec.build(self.how.device)
+        """Load a model; a large one over all devices of this rank."""
+        spec = self.jobs[i].spec
+        if spec.lane == "alone":
+            return spec.build_over(self.how.devices)
+        return spec.build(self.how.device)
 
     def _free(self) -> None:
         """Let the models of this stage go before the next one loads its own."""

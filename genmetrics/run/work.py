@@ -124,6 +124,8 @@ class How:
     """How to run. Of all this only the batch size moves numbers, in their last digits."""
 
     device: str
+    devices: tuple[str, ...] = ()
+    """All that this rank may use; a model of lane ``alone`` may lie on several."""
     batch_size: int
     shrink: bool
     """Whether a batch that does not fit the device's memory is halved."""

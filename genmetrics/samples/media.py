@@ -7,6 +7,7 @@ lock, and lets handles be pickled to other processes.
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import zlib
 from abc import ABC, abstractmethod
@@ -37,6 +38,8 @@ class StoredMedia(ABC):
     """Encoded bytes that lie somewhere. The digest is computed once and kept."""
 
     _digest: str | None = field(default=None, init=False, repr=False, compare=False)
+    _stamp: tuple[int, int, int] | None = field(default=None, init=False, repr=False, compare=False)
+    """Size, time and inode of the file when its bytes were hashed."""
 
     @property
     @abstractmethod
@@ -63,9 +66,16 @@ class StoredMedia(ABC):
     def digest(self) -> str:
         """Hex sha256 of the stored bytes."""
         if self._digest is None:
-            object.__setattr__(self, "_digest", self._sha256(self.read()))
+            stamp = _stamp_of(self.stored_in)
+            self._keep(stamp, self.read())
         assert self._digest is not None
         return self._digest
+
+    def _keep(self, stamp: tuple[int, int, int] | None, data: bytes) -> None:
+        """Remember the digest of the bytes, and the file's stamp from before they were read."""
+        if self._digest is None:
+            object.__setattr__(self, "_digest", self._sha256(data))
+            object.__setattr__(self, "_stamp", stamp)
 
     def _sha256(self, data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
@@ -76,10 +86,10 @@ class StoredMedia(ABC):
         Raises:
             InputError: The file is missing, or no image by its header.
         """
+        stamp = _stamp_of(self.stored_in)
         data = self.read()
         image_size(data, name=self.name)
-        if self._digest is None:
-            object.__setattr__(self, "_digest", self._sha256(data))
+        self._keep(stamp, data)
 
     def size(self) -> tuple[int, int]:
         """Width and height of the upright image."""
@@ -107,8 +117,18 @@ class StoredMedia(ABC):
     def _decode(self, data: bytes) -> Decoded:
         return decode(data, self.name)
 
+    def _is_same_file(self) -> bool:
+        return self._stamp is not None and self._stamp == _stamp_of(self.stored_in)
+
     def _unchanged(self, data: bytes) -> bytes:
-        if self._digest is not None and self._sha256(data) != self._digest:
+        """Give the bytes if they are those that were hashed.
+
+        The same file by size, time and inode is the same content; only of another one the bytes are
+        hashed again.
+        """
+        if self._digest is None or self._is_same_file():
+            return data
+        if self._sha256(data) != self._digest:
             raise InputError(
                 f"{self.name} changed while the run was under way; run again when it is complete"
             )
@@ -317,6 +337,15 @@ class MissingMedia(StoredMedia):
     def read(self) -> bytes:
         """Raise :class:`InputError`."""
         raise InputError(f"{self.label} {self.reason}")
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    """Return size, time of the last change and inode of a file; None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  # a Path takes as long as the call
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def read_at(path: str, offset: int, length: int) -> bytes:

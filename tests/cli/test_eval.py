@@ -44,7 +44,7 @@ def test_all_fine_is_0_with_table_and_files(run, pairs, out):
 def test_json_is_the_only_thing_on_stdout(run, pairs):
     code, text, err = run(*psnr(pairs, "--json"))
     assert code == 0
-    assert strictly(text)["schema"] == "genmetrics.results/1"
+    assert strictly(text)["schema"] == "genmetrics.results/2"
     assert " psnr ↑ " in err
 
 

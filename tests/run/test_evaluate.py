@@ -167,7 +167,7 @@ def test_conversions_are_counted_also_when_they_come_from_the_store(images, tmp_
 def test_the_run_writes_strict_json_and_one_line_a_sample(images, tmp_path):
     gm.evaluate(*images, both(), cache=False, out=tmp_path / "out")
     document = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert document["schema"] == "genmetrics.results/1"
+    assert document["schema"] == "genmetrics.results/2"
     assert document["inputs"]["generated"]["n"] == 13
     lines = (tmp_path / "out" / "samples.jsonl").read_text().splitlines()
     first = json.loads(lines[0])

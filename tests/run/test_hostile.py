@@ -186,10 +186,11 @@ def test_the_three_report_files_appear_together_or_not_at_all(images, tmp_path, 
 
     report = gm.evaluate(*images, [ToyDistance(ToySpec())], cache=False)
     from genmetrics.report.files import write_report
+    from genmetrics.report.record import RunRecord
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(GenmetricsError, match="No space left on device"):
-        write_report(report, tmp_path / "out")
+        write_report(RunRecord.of(report), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 

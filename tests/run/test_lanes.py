@@ -118,6 +118,24 @@ def test_two_models_that_do_not_fit_together_run_one_after_the_other(asked, memo
         gm.evaluate(asked, metrics=[Opinion(n, SmallSpec) for n in "xy"], cache=False)
 
 
+def test_a_large_model_may_lie_on_all_devices_of_a_rank(asked, memory, monkeypatch):
+    from genmetrics.run.evaluate import devices_of
+    from genmetrics.run.ranks import ALONE
+
+    given = []
+
+    def build_over(self, devices):
+        given.append(tuple(devices))
+        return self.build(devices[0])
+
+    monkeypatch.setattr(LargeSpec, "build_over", build_over)
+    run(asked, Opinion("b"), Opinion("s", SmallSpec, 1), device="cpu")
+    assert given == [("cpu",)]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert devices_of("cuda", ALONE) == ("cuda:0", "cuda:1", "cuda:2")
+    assert devices_of("cuda:1", ALONE) == ("cuda:1",)
+
+
 def test_a_forward_that_raises_names_the_sample_and_obeys_on_error(asked, monkeypatch):
     plain = ToyExtractor.forward
 
