@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from genmetrics.core.errors import PluginWarning, UsageError, did_you_mean
 from genmetrics.core.metric import Metric
+from genmetrics.core.result import RESERVED
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -51,7 +52,7 @@ def register(metric: M) -> M:
     """Class decorator: make a metric known by its ``id``.
 
     Raises:
-        UsageError: The id is taken, or the class lacks what every metric states.
+        UsageError: The id is taken or reserved, or the class lacks what every metric states.
     """
     known = _METRICS.get(getattr(metric, "id", ""), metric)
     if known is not metric:
@@ -61,6 +62,8 @@ def register(metric: M) -> M:
     lacking = [name for name in _FACTS if not hasattr(metric, name)]
     if lacking:
         raise UsageError(f"metric class {metric.__name__} lacks {', '.join(lacking)}; set it there")
+    if metric.id in RESERVED:
+        raise UsageError(f"metric id {metric.id!r} is a name of samples.jsonl; choose another id")
     _METRICS[metric.id] = metric
     return metric
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
 import tarfile
 import tempfile
@@ -315,3 +316,22 @@ def test_flipped_bytes_of_archives_never_raise_anything_else(kind, flips):
         except InputError as error:
             assert str(path) in str(error)
             assert "\n" not in str(error)
+
+
+def test_bytes_are_hashed_once_unless_the_file_was_touched(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    path.write_bytes(encode(picture(), "PNG"))
+    media = FileMedia(str(path))
+    hashed = []
+    plain = FileMedia._sha256
+    monkeypatch.setattr(FileMedia, "_sha256", lambda self, d: hashed.append(1) or plain(self, d))
+    media.look()
+    media.load()
+    media.load()
+    assert len(hashed) == 1
+    os.utime(path, ns=(1, 1))  # the same bytes at another time are looked at again, and taken
+    media.load()
+    assert len(hashed) == 2
+    path.write_bytes(encode(picture("L"), "PNG"))
+    with pytest.raises(InputError, match="changed while the run was under way"):
+        media.load()
