@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks import machine
 from benchmarks.lab import INCEPTION, Lab, Measurement
 from genmetrics.core.device import cores
-from genmetrics.extractors._model import DECODES
+from genmetrics.extractors.decoders import DECODES
 
 if TYPE_CHECKING:
     from torch import Tensor

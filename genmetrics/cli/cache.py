@@ -34,12 +34,11 @@ def info(cache: Folder = None, as_json: options.Json = False) -> None:
     """Show what each extractor keeps: rows, shards, size, date, place, and what tells it apart."""
     store = _store(cache)
     usages = list(store.usage())
-    specs = [_described(usage.folder) for usage in usages]
     rows = [
         {
             "extractor": usage.extractor,
             "fingerprint": usage.fingerprint,
-            "spec": spec,
+            "spec": usage.spec,
             "rows": usage.rows,
             "shards": usage.shards,
             "bytes": usage.bytes,
@@ -47,7 +46,7 @@ def info(cache: Folder = None, as_json: options.Json = False) -> None:
             "age_days": round(_age(usage), 2),
             "path": str(usage.folder),
         }
-        for usage, spec in zip(usages, specs, strict=True)
+        for usage in usages
     ]
     if as_json:
         found = {"path": str(store.root), "extractors": rows, "damaged": [*map(str, store.damaged)]}
@@ -55,7 +54,8 @@ def info(cache: Folder = None, as_json: options.Json = False) -> None:
         return
     total = sum(usage.bytes for usage in usages)
     emit(f"{store.root}: {counted(len(rows), 'extractor')}, {size(total)}\n")
-    for row, usage, own in zip(rows, usages, _differences(specs), strict=True):
+    differences = _differences([usage.spec for usage in usages])
+    for row, usage, own in zip(rows, usages, differences, strict=True):
         emit(
             f"  {usage.extractor}{own}  {counted(usage.rows, 'row')} in"
             f" {counted(usage.shards, 'shard')}, {size(usage.bytes)}, last written"
@@ -154,15 +154,6 @@ def _newest(usage: Usage) -> float:
 def _age(usage: Usage) -> float:
     """Days since the extractor's newest features were written."""
     return max((time.time() - _newest(usage)) / _DAY, 0.0)
-
-
-def _described(folder: Path) -> dict[str, Any]:
-    """Return the choices that an extractor's folder states; none where it is damaged."""
-    try:
-        found = json.loads((folder / "extractor.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _matches(usage: Usage, older_than: float | None, extractor: str | None) -> bool:

@@ -138,7 +138,7 @@ def one_row(features: Features) -> Features:
 
 
 def vectors(features: Mapping[str, Any], output: str) -> np.ndarray:
-    """Return one output as a float array ``(n, d)``; see :func:`columns_of`."""
+    """Return one output as a float array ``(n, d)``; see :func:`matrix`."""
     return np.asarray(matrix(features, output))
 
 

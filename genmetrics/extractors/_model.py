@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from genmetrics.core.device import send_ahead
-from genmetrics.core.errors import UsageError, require_choice
 from genmetrics.core.extractor import Extractor, ExtractorSpec, Features
 from genmetrics.core.sample import Item
+from genmetrics.extractors.decoders import Decode
 from genmetrics.extractors.precision import Precision, precision_on
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-Decode = Literal["pil", "nvjpeg"]
-"""What makes pixels of image files: Pillow, or a CUDA device's decoder for plain JPEGs."""
-
-DECODES: tuple[Decode, ...] = ("pil", "nvjpeg")
-
 Weights = str | Path | Mapping[str, str | Path] | None
 """What ``weights=`` takes: nothing, a path that replaces the file, or a mapping from id to path."""
 
 _BUILT: WeakValueDictionary[Hashable, Extractor] = WeakValueDictionary()
-
-
-def require_decode(device: str, decode: str) -> None:
-    """Raise :class:`UsageError` unless a run on ``device`` can decode this way."""
-    require_choice("run", "decode", decode, DECODES)
-    if decode == "nvjpeg" and not device.startswith("cuda"):
-        raise UsageError(
-            f"decode 'nvjpeg' needs a CUDA device and this run is on {device}; use decode 'pil' or"
-            " another device"
-        )
-
-
-def decodes_of(specs: Iterable[ExtractorSpec]) -> frozenset[str]:
-    """Which decoders' pixels these extractors want; Pillow's, unless they say otherwise."""
-    return frozenset(getattr(spec, "decode", "pil") for spec in specs)
 
 
 def override_for(weights: Weights, name: str) -> str | None:

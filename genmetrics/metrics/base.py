@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from genmetrics.core.result import Interval, PerSample, Result
 from genmetrics.core.rows import in_memory, matrix, vectors
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import FeatureRows
+from genmetrics.metrics._means import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -345,11 +346,11 @@ class SampleMetric(RowsMetric):
         self._require("generated", len(self._rows))
         samples, features = self._rows.ordered()
         scores = self._checked(np.asarray(self.scores(samples, features), dtype=np.float64))
-        table = _Table(
+        table = Table(
             [sample.id for sample in samples], self.groups(samples), self.clusters(samples)
         )
         columns = self.sample_parts(samples, features, scores)
-        means = {name: table.mean(column) for name, column in columns.items()}
+        means = {name: table.mean(column, level=LEVEL) for name, column in columns.items()}
         parts = {name: value for name, (value, _) in means.items()}
         parts |= self.parts(samples, features, scores)
         if np.isinf(scores).any():
@@ -369,7 +370,7 @@ class SampleMetric(RowsMetric):
         }
         if not np.isfinite(scores).any():
             return self._without_mean(scores, common)
-        value, interval = table.mean(scores, grouped=True)
+        value, interval = table.mean(scores, level=LEVEL, grouped=True)
         return self._result(value, interval=interval, **common)
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
@@ -388,39 +389,3 @@ class SampleMetric(RowsMetric):
             value = float(scores[np.isinf(scores)][0])
             return self._result(value, reason=f"every score is {value}", **common)
         return self._result(None, status="unavailable", reason="no sample has a score", **common)
-
-
-class _Table(NamedTuple):
-    """Samples with what groups them, and means over them."""
-
-    ids: list[str]
-    groups: list[str] | None
-    clusters: list[str]
-
-    def mean(self, scores: np.ndarray, *, grouped: bool = False) -> tuple[float, Interval | None]:
-        """Mean of the finite scores, or of their group means, and its interval.
-
-        There is none where a group has one cluster: that tells nothing about the next.
-        """
-        from genmetrics.stats import mean_interval, mean_of_groups
-
-        kept = np.flatnonzero(np.isfinite(scores))
-        groups = [self.groups[i] for i in kept] if grouped and self.groups is not None else None
-        interval = mean_interval(
-            scores[kept],
-            clusters=[self.clusters[i] for i in kept],
-            groups=groups,
-            level=LEVEL,
-        )
-        sound = bool(np.isfinite(interval[0]))
-        if not len(kept):
-            return float("nan"), None
-        finite = scores[kept]
-        value = float(np.mean(finite)) if groups is None else mean_of_groups(finite, groups)
-        return value, Interval(*interval) if sound else None
-
-    def labels(self, labels: Sequence[str] | None) -> dict[str, str] | None:
-        """Label by id; None where every sample is its own."""
-        if labels is None or labels == self.ids:
-            return None
-        return dict(zip(self.ids, labels, strict=True))

@@ -15,6 +15,7 @@ from genmetrics.core.result import RESERVED, VALUE, Interval, PerSample, Result,
 from genmetrics.core.sample import Sample
 from genmetrics.report.columns import SCHEMA, Labels, Samples, Skipped
 from genmetrics.report.reading import read_parts
+from genmetrics.run.work import GENERATED, Failure
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -76,20 +77,19 @@ class RunRecord:
         samples = _samples(report)
         metrics = {key: _settled(key, result, samples) for key, result in report.results.items()}
         skipped = tuple(_skipped(failure) for failure in report.failures)
-        name = getattr(report, "name", None)
-        whole = {s.id: s.reason for s in skipped if s.side in ("generated", name) and not s.model}
+        whole = {s.id: s.reason for s in skipped if s.side == report.name and not s.model}
         for id_, reason in _reasons(metrics, whole, samples):
             samples.reasons[id_] = reason
         return cls(
             metrics=metrics,
             samples=samples,
-            name=None if name == "generated" else name,
+            name=None if report.name == GENERATED else report.name,
             inputs=plain(report.inputs),
             asked=plain(report.asked),
             skipped=skipped,
             missing=tuple(report.missing),
             conversions=plain(report.conversions),
-            notes=tuple(getattr(report, "notes", ())),
+            notes=tuple(report.notes),
             runtime=plain(report.runtime),
             created=report.created,
             command=plain(command or {}),
@@ -227,10 +227,9 @@ def _labels(labels: Mapping[str, str] | None, samples: Samples) -> Labels | None
     return Labels(samples.ids, [labels.get(id_) for id_ in samples.ids])
 
 
-def _skipped(failure: Any) -> Skipped:
+def _skipped(failure: Failure) -> Skipped:
     sample = failure.who.sample
-    model = getattr(failure, "model", None) or getattr(failure, "extractor", None)
-    return Skipped(sample.id, failure.who.side, sample.path, failure.reason, model)
+    return Skipped(sample.id, failure.who.side, sample.path, failure.reason, failure.model)
 
 
 def _reasons(

@@ -12,7 +12,7 @@ from genmetrics.core.device import resolve_device
 from genmetrics.core.errors import UsageError, require_number
 from genmetrics.core.metric import Metric
 from genmetrics.core.registry import NETWORK_OPTIONS, Request, create, options_of, parse
-from genmetrics.extractors._model import require_decode
+from genmetrics.extractors.decoders import require_decode
 from genmetrics.extractors.precision import precision_on
 from genmetrics.run.suites import suite
 

@@ -23,14 +23,14 @@ from genmetrics.run.inputs import SampleSet
 from genmetrics.run.keep import CONVERSIONS
 from genmetrics.run.plan import Plan
 from genmetrics.run.store import FeatureStore
-from genmetrics.run.work import REFERENCE, Failure, Side
+from genmetrics.run.work import GENERATED, REFERENCE, Failure, Side
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Report(Mapping[str, Result]):
     """What a run found of one set: ``report["fid@clean"]``, or ``report["fid"]``, is a Result."""
 
-    name: str = "generated"
+    name: Side = GENERATED
     """Name of the set."""
 
     results: Mapping[str, Result]

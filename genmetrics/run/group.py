@@ -31,8 +31,8 @@ _ALIKE = "give all ranks the same arguments"
 _POLL = 0.002, 0.05  # seconds between two questions: at first, and at most
 
 
-class Failure(NamedTuple):
-    """What a rank that fails leaves for the others."""
+class Reason(NamedTuple):
+    """Why a rank fails, as it tells the others."""
 
     kind: str
     message: str
@@ -71,7 +71,7 @@ class Group(Ranks):
         self._lines = Lines({})
         self._step = 0
         self._tallied = 0
-        self._heard: Failure | None = None
+        self._heard: Reason | None = None
         self._limits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -184,11 +184,11 @@ class Group(Ranks):
             raise self._hear(self._ask(lambda store: store.get("failure")))
         lost = self._find_lost()
         if lost is not None:
-            raise self._hear(self._tell(Failure(RankError.__name__, str(lost))))
+            raise self._hear(self._tell(Reason(RankError.__name__, str(lost))))
 
     def _hear(self, said: str | bytes) -> GenmetricsError:
         """Remember what another rank failed of; returns it."""
-        self._heard = failure = Failure(*json.loads(said))
+        self._heard = failure = Reason(*json.loads(said))
         found: GenmetricsError = getattr(errors, failure.kind)(failure.message)
         return found
 
@@ -252,7 +252,7 @@ class Group(Ranks):
         if error is not None and self._owned and not self.main:
             self._go_after_rank_0(failure, parted=parted)
 
-    def _go_after_rank_0(self, failure: Failure | None, *, parted: bool) -> None:
+    def _go_after_rank_0(self, failure: Reason | None, *, parted: bool) -> None:
         """Let rank 0 speak for all; speak where it cannot."""
         if parted:
             time.sleep(_LAST_WORD)  # a launcher that sees one end ends the others
@@ -287,7 +287,7 @@ class Group(Ranks):
             lost = self._lost() or Lost(min(broken))
         return lost
 
-    def _tell(self, failure: Failure) -> str:
+    def _tell(self, failure: Reason) -> str:
         """Leave a failure for the others; the first one stays, and is returned."""
         said = json.dumps(failure)
         return bytes(self._ask(lambda s: s.compare_set("failure", "", said))).decode()
@@ -346,12 +346,12 @@ def _accelerate_state(device: str) -> Any:
         return PartialState(cpu=cpu)
 
 
-def _describe(rank: int, error: BaseException) -> Failure:
+def _describe(rank: int, error: BaseException) -> Reason:
     name = type(error).__name__
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return Failure(RankError.__name__, f"rank {rank}: interrupted")
+        return Reason(RankError.__name__, f"rank {rank}: interrupted")
     if not isinstance(error, GenmetricsError):
-        return Failure(RankError.__name__, f"rank {rank}: {name}: {one_line(error)}")
+        return Reason(RankError.__name__, f"rank {rank}: {name}: {one_line(error)}")
     if name not in vars(errors) or name == "MissingExtraError":
         name = InputError.__name__
-    return Failure(name, f"rank {rank}: {error}")
+    return Reason(name, f"rank {rank}: {error}")

@@ -17,6 +17,7 @@ from genmetrics.run.inputs import Inputs, SampleSet, read_inputs
 from genmetrics.run.look import compare_sizes, look_at_all
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.work import REFERENCE, Failure, Job, Side, Who
+from genmetrics.samples.attach import carries
 from genmetrics.samples.statistics import Statistics
 
 
@@ -177,17 +178,13 @@ def _require_fields(plan: Plan) -> None:
         for side in plan.generated:
             samples = plan.sets[side].samples
             for needed in fields:
-                lacking = [s.id for s in samples if not _has(getattr(s, needed.name))]
+                lacking = [s.id for s in samples if not carries(s, needed.name)]
                 if lacking:
                     article = "an" if needed.called[0] in "aeiou" else "a"
                     raise UsageError(
                         f"{name} needs {article} {needed.called} for each image; {len(lacking)} of"
                         f" {len(samples)} have none, first {lacking[0]!r}: pass {needed.option}"
                     )
-
-
-def _has(value: object) -> bool:
-    return bool(value.strip()) if isinstance(value, str) else bool(value)
 
 
 def _require_counts(plan: Plan) -> None:

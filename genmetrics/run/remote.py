@@ -84,10 +84,7 @@ class RemoteStage(Stage):
     def _ask(self, batch: Batch, pace: Pace) -> Answer:
         """Prepare one sample and ask about it."""
         (who,) = batch.members
-        loads = self.parts_of(who, batch.wanted)
-        if isinstance(loads, Prepared):
-            return batch, [loads], {}
-        prepared = self._some(who, batch.wanted, loads)
+        prepared = self.preparer.parts(who, batch.wanted)
         if any(one.failed for one in prepared):
             return batch, [one for one in prepared if one.failed][:1], {}
         pace.wait()

@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
 
-from genmetrics.core.batching import Batches, no_parts
+from genmetrics.core.batching import Batches
 from genmetrics.core.errors import ModelError, OutOfMemoryError
 from genmetrics.core.extractor import Extractor
 from genmetrics.core.rows import Features, concatenate
-from genmetrics.core.sample import Item
-from genmetrics.core.threads import single_threaded
-from genmetrics.core.views import Load, View, view_of
-from genmetrics.extractors._model import decodes_of
+from genmetrics.core.views import View, view_of
 from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.batches import Batch, cut
 from genmetrics.run.keep import Keeper, failure_of, known_keys
+from genmetrics.run.prepare import Chunk, Preparer
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
-from genmetrics.run.window import Task, ahead, size_of
-from genmetrics.run.work import Extraction, Failure, How, Job, Place, Prepared, Who
+from genmetrics.run.work import Extraction, How, Job, Place, Prepared, Who
 from genmetrics.run.writer import Writer
 from genmetrics.samples.check import NAMING
-from genmetrics.samples.items import load_item
-
-_AHEAD = 2  # batches decoded ahead of the model: one being prepared, one ready
-
-
-class Chunk(NamedTuple):
-    """What goes through the models together: a batch, or some parts of one sample."""
-
-    batch: Batch
-    prepared: list[Prepared]
-    last: bool
 
 
 class Stage:
@@ -51,12 +36,12 @@ class Stage:
         self.how = how
         self.ranks: Ranks = how.ranks
         self.view: View = view_of(jobs[0].spec.view)
-        self._reading: dict[tuple[int, ...], tuple[list[str], frozenset[str]]] = {}
         self.one_by_one = self.view.parts
         """Whether each sample is a batch of its own."""
         self.mine = Extraction()
         """What this rank did."""
         self.extractors: dict[int, Extractor] = {}
+        self.preparer = Preparer(jobs, self.extractors, how)
         self.runs: dict[int, Batches] = {}
 
     def run(self, what: str) -> None:
@@ -136,8 +121,7 @@ class Stage:
         """Yield a prepared part of each sample that an extractor lacks, as far as they can be."""
         for who in order:
             if i in wanted[who.place]:
-                loads = self.parts_of(who, (i,))
-                found = loads if isinstance(loads, Prepared) else self._prepare(who, (i,), loads[0])
+                found = self.preparer.first(who, (i,))
                 if found.inputs:  # what fails is named by the pass
                     yield found
 
@@ -167,7 +151,7 @@ class Stage:
         keeper = Keeper(self.jobs, self.mine, writer)
         seen = 0
         deadline = None
-        with closing(self._chunks(batches)) as chunks:
+        with closing(self.preparer.chunks(batches, self.mine.batch_size)) as chunks:
             for chunk in chunks:
                 self.ranks.check()
                 for failure in (failure for one in chunk.prepared for failure in one.failed):
@@ -283,132 +267,3 @@ class Stage:
             for who, key in zip(job.members, job.keys, strict=True):
                 if key in alike and key not in keys:
                     self.outcome.fail(alike[key]._replace(who=who))
-
-    # -- decoding ----------------------------------------------------------------------------------
-
-    def _chunks(self, batches: Sequence[Batch]) -> Generator[Chunk]:
-        """Claim batches and yield them with their samples prepared, ahead of the caller."""
-        with single_threaded(self.how.workers, "genmetrics-decode") as pool:
-            tasks = self._parts(batches) if self.view.parts else self._wholes(batches)
-            done: list[Prepared] = []
-            try:
-                results = ahead(
-                    pool,
-                    tasks,
-                    limit=self.how.queue_bytes,
-                    most=_AHEAD * self._tasks_a_batch,
-                    size=lambda some: sum(size_of(v) for one in some for v in one.inputs.values()),
-                )
-                for (batch, complete, last), result in results:
-                    done += result
-                    del result  # so that what was computed is not kept until the next is prepared
-                    if complete:
-                        chunk, done = Chunk(batch, done, last), []
-                        yield chunk
-                        del chunk
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def _slice(self) -> int:
-        """Samples or parts that a thread prepares at a time.
-
-        One future an image is half of the cost of a small one; one a batch leaves threads idle.
-        """
-        size = self.mine.batch_size or self.how.batch_size
-        return max(1, size // (4 * self.how.workers))
-
-    @property
-    def _tasks_a_batch(self) -> int:
-        size = self.mine.batch_size or self.how.batch_size
-        return max(self.how.workers, -(-size // self._slice))
-
-    def _wholes(self, batches: Sequence[Batch]) -> Iterator[Task | None]:
-        """Yield what prepares the samples of claimed batches, some at a time.
-
-        A rank that takes over what another has not begun takes one batch at a time: the last ones
-        are done by whoever is free, not by whoever asked first.
-        """
-        step = self._slice
-        for claim in self.ranks.claims(len(batches)):
-            batch = batches[claim.position]
-            for start in range(0, len(batch.members), step):
-                some = batch.members[start : start + step]
-                last = start + step >= len(batch.members)
-                yield Task((batch, last, last), partial(self._whole, some, batch.wanted))
-            if not claim.own:
-                yield None
-
-    def _whole(self, some: Iterable[Who], wanted: Sequence[int]) -> list[Prepared]:
-        return [self._prepare(who, wanted, partial(self._load, who, wanted)) for who in some]
-
-    def _parts(self, batches: Sequence[Batch]) -> Iterator[Task | None]:
-        """Yield what prepares the parts of claimed samples, some at a time.
-
-        They are cut within the sample: no bit depends on the one before it.
-        """
-        step, size = self._slice, max(1, self.how.batch_size)
-        for claim in self.ranks.claims(len(batches)):
-            batch = batches[claim.position]
-            (who,) = batch.members
-            loads = self.parts_of(who, batch.wanted)
-            if isinstance(loads, Prepared):
-                yield Task((batch, True, True), partial(list, [loads]))
-                continue
-            for start in range(0, len(loads), size):
-                end = min(start + size, len(loads))
-                for first in range(start, end, step):
-                    some = loads[first : min(first + step, end)]
-                    complete = first + step >= end
-                    last = complete and end == len(loads)
-                    yield Task(
-                        (batch, complete, last), partial(self._some, who, batch.wanted, some)
-                    )
-            if not claim.own:
-                yield None
-
-    def parts_of(self, who: Who, wanted: Sequence[int]) -> list[Load] | Prepared:
-        """Return what gives the parts of a sample, or with what it fails.
-
-        What cannot be read fails for everybody; what cannot be cut, for the extractors that want
-        its parts.
-        """
-        try:
-            item = self._load(who, wanted)
-        except Exception as error:
-            return Prepared(who, {}, failed=(failure_of(who, error),))
-        try:
-            loads = list(self.view.loads(item))
-            if not loads:
-                raise no_parts(who.sample.id, self.view)
-            return loads
-        except Exception as error:
-            specs = [self.jobs[i].spec for i in wanted]
-            return Prepared(who, {}, failed=tuple(failure_of(who, error, s) for s in specs))
-
-    def _some(self, who: Who, wanted: Sequence[int], loads: Iterable[Load]) -> list[Prepared]:
-        return [self._prepare(who, wanted, load) for load in loads]
-
-    def _load(self, who: Who, wanted: Sequence[int]) -> Item:
-        """Decode what the extractors read; of clips no frame yet."""
-        key = tuple(wanted)
-        if key not in self._reading:
-            specs = [self.jobs[i].spec for i in key]
-            fields = sorted({name for spec in specs for name in spec.reads})
-            self._reading[key] = fields, decodes_of(specs)
-        return load_item(who.sample, *self._reading[key], self.how.device)
-
-    def _prepare(self, who: Who, wanted: Sequence[int], load: Load) -> Prepared:
-        """Load a part and prepare it for each extractor; what goes wrong is noted beside it."""
-        try:
-            item = load()
-        except Exception as error:
-            return Prepared(who, {}, failed=(failure_of(who, error),))
-        inputs: dict[int, Any] = {}
-        failed: list[Failure] = []
-        for i in wanted:
-            try:
-                inputs[i] = self.extractors[i].prepare(item)
-            except Exception as error:
-                failed.append(failure_of(who, error, self.jobs[i].spec))
-        return Prepared(who, inputs, item.conversions, tuple(failed))

@@ -27,6 +27,8 @@ class Usage(NamedTuple):
 
     extractor: str
     fingerprint: str
+    spec: dict[str, Any]
+    """The extractor's choices; none where the file that holds them is damaged."""
     rows: int
     shards: int
     bytes: int
@@ -141,6 +143,7 @@ class FeatureStore:
             yield Usage(
                 extractor=str(described.get("extractor", "unknown")),
                 fingerprint=folder.name,
+                spec=described,
                 rows=sum(len(self._words(shard)) for shard in shards),
                 shards=len(shards),
                 bytes=sum(shard.stat().st_size for shard in folder.glob("*.safetensors")),

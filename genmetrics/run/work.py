@@ -147,9 +147,3 @@ def describe_failures(failures: Sequence[Failure], unseen: int = 0) -> str:
         f"{len(failures)} {what} cannot be used: {shown}{rest}. Fix or remove what is named,"
         " or pass --on-error skip"
     )
-
-
-def name_failure(failure: Failure) -> str:
-    """Name the file and the reason; most reasons begin with the file."""
-    path = failure.who.sample.path or failure.who.sample.id
-    return failure.reason if path in failure.reason else f"{path}: {failure.reason}"

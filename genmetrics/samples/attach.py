@@ -92,8 +92,8 @@ def _attach_column(
     bare = [sample.id for sample in samples if sample.id not in cells]
     if (strangers or bare) and not (allow_missing and cells):
         raise PairingError(
-            f"{path}: {_count(strangers, field.called, 'has no image')}"
-            f"{_count(bare, 'image', f'has no {field.called}')}"
+            f"{path}: {_count(strangers, field.called, field.several, 'has no image')}"
+            f"{_count(bare, 'image', 'images', f'has no {field.called}')}"
             f"{forms_differ(strangers, (s.id for s in samples))}"
             f"add them{_ALLOW if cells else ''}"
         )
@@ -110,7 +110,7 @@ def _by_order(
 ) -> list[Sample]:
     if len(samples) != len(others):
         raise PairingError(
-            f"{len(samples)} images against {len(others)} {field.called}s in {path}; pairing by"
+            f"{len(samples)} images against {len(others)} {field.several} in {path}; pairing by"
             " order needs equal counts"
         )
     ordered = sorted(samples, key=lambda sample: natural_key(sample.id))
@@ -159,7 +159,9 @@ def without_missing(
     lacking = {id_ for field in gone if not FIELDS[field].optional for id_ in gone[field]}
     kept = [sample for sample in samples if sample.id not in lacking]
     if gone and not (allow_missing and kept):
-        counts = [_count(bare, "image", f"has no {field}") for field, bare in gone.items()]
+        counts = [
+            _count(bare, "image", "images", f"has no {field}") for field, bare in gone.items()
+        ]
         fix = f"add them{_ALLOW if kept else ''}"
         raise PairingError(f"{os.fspath(path)}: {''.join(counts)}{fix}")
     return kept, list(dict.fromkeys(id_ for bare in gone.values() for id_ in bare))
@@ -223,8 +225,8 @@ def _by_stem(
         order = not field.optional and len(samples) == len(others)
         hint = "; --pair-by order pairs both sides in natural order" if order else ""
         raise PairingError(
-            f"{os.fspath(path)}: {_count(alone, 'image', f'has no {what}')}"
-            f"{_count(strangers, what, 'has no image')}"
+            f"{os.fspath(path)}: {_count(alone, 'image', 'images', f'has no {what}')}"
+            f"{_count(strangers, what, field.several, 'has no image')}"
             f"{forms_differ(alone, media) or forms_differ(strangers, ids)}"
             f"pair equal names{_ALLOW if partner else hint}"
         )
@@ -236,12 +238,11 @@ _ALLOW = ", or pass --allow-missing"
 """Of no use where nothing has a partner."""
 
 
-def _count(names: Sequence[str], what: str, lacks: str) -> str:
+def _count(names: Sequence[str], one: str, several: str, lacks: str) -> str:
     if not names:
         return ""
-    plural = what if len(names) == 1 else f"{what}s"
-    verb = lacks if len(names) == 1 else lacks.replace("has", "have", 1)
-    return f"{len(names)} {plural} {verb} ({quoted(names)}); "
+    said = f"{one} {lacks}" if len(names) == 1 else f"{several} {lacks.replace('has', 'have', 1)}"
+    return f"{len(names)} {said} ({quoted(names)}); "
 
 
 def _key(row: Row, field: Field) -> str:

@@ -21,7 +21,7 @@ class KernelDistance:
     Attributes:
         value: Mean over subsets; may be negative, because the estimator is unbiased.
         spread: Standard deviation over subsets (ddof 0). Subsets overlap, so it is no standard
-            error: that comes from :func:`kernel_influence`.
+            error: that comes from :func:`kernel_estimate`.
         subsets: Subsets drawn; None when all samples were used once.
         subset_size: Samples of one subset and side as used; None when all samples were used once.
     """

@@ -13,12 +13,8 @@ from genmetrics.core.device import send_ahead
 from genmetrics.core.errors import InputError, UsageError
 from genmetrics.core.sample import Item
 from genmetrics.extractors import _model
-from genmetrics.extractors._model import (
-    ImageExtractor,
-    ImageSpec,
-    decodes_of,
-    require_decode,
-)
+from genmetrics.extractors._model import ImageExtractor, ImageSpec
+from genmetrics.extractors.decoders import decodes_of, require_decode
 from genmetrics.extractors.inception import InceptionSpec
 from genmetrics.extractors.pairs import SquaredErrorSpec
 from genmetrics.extractors.resize import ON_DEVICE, RESIZES

@@ -35,7 +35,7 @@ class Report(Mapping[str, Result]):
     results: Mapping[str, Result]
     inputs: Mapping[str, Mapping[str, Any]]
     samples: Sequence[Sample]
-    name: str | None = "generated"
+    name: str = "generated"
     asked: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     missing: tuple[str, ...] = ()

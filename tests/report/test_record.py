@@ -73,8 +73,8 @@ def everything(folder=None):
         name="model b",
         asked={"kid:subsets=5": "kid@clean:subsets=5"},
         failures=(
-            Failure(Who("generated", lost), "gen/lost.png is cut short"),
-            Failure(Who("generated", some[4]), "no answer", "judge"),
+            Failure(Who("model b", lost), "gen/lost.png is cut short"),
+            Failure(Who("model b", some[4]), "no answer", "judge"),
         ),
         missing=("a", HOSTILE),
         conversions={"grayscale": 3},
@@ -172,7 +172,7 @@ def test_samples_are_a_table_with_access_by_id(tmp_path):
     assert read.samples["img_4"].reason == "psnr is inf; geneval: no answer"
     assert read.samples["lost"].reason == "gen/lost.png is cut short"
     assert list(read.samples) == [*(f"img_{i}" for i in range(6)), "lost"]
-    assert read.skipped[1] == Skipped("img_4", "generated", "gen/img_4.png", "no answer", "judge")
+    assert read.skipped[1] == Skipped("img_4", "model b", "gen/img_4.png", "no answer", "judge")
 
 
 def test_skipped_sample_of_a_named_set_has_its_reason():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,10 @@ from torch.distributed import HashStore
 from genmetrics.core.sample import Sample
 from genmetrics.run.batches import Batch
 from genmetrics.run.group import Group
+from genmetrics.run.prepare import _AHEAD, Preparer
 from genmetrics.run.progress import Silent
 from genmetrics.run.ranks import ALONE, Claim
-from genmetrics.run.stage import _AHEAD, Stage
-from genmetrics.run.store import FeatureStore
-from genmetrics.run.work import Extraction, How, Job, Prepared, Who
+from genmetrics.run.work import How, Job, Prepared, Who
 
 from .toys import ToySpec
 
@@ -102,24 +100,24 @@ def test_a_slow_rank_is_waited_for_no_longer_than_a_batch(world, count):
     assert max(ends) - min(ends) <= SLOWER
 
 
-def stage(rank: Group, folder: Path) -> Stage:
-    """A stage whose samples are prepared in no time."""
+def preparer(rank: Group) -> Preparer:
+    """One that prepares samples in no time."""
     how = How(
         device="cpu", batch_size=1, shrink=False, workers=1, on_error="fail", progress=Silent(),
         ranks=rank,
     )  # fmt: skip
-    made = Stage([Job(ToySpec(), ())], FeatureStore(folder), Extraction(), how)
+    made = Preparer([Job(ToySpec(), ())], {}, how)
     made._prepare = lambda who, wanted, load: Prepared(who, {})  # type: ignore[method-assign]
     return made
 
 
 @pytest.mark.parametrize("count", [20, 41, 100])
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_what_a_slow_rank_decodes_ahead_is_waited_for_too(world, count, tmp_path):
+def test_what_a_slow_rank_decodes_ahead_is_waited_for_too(world, count):
     """Those it has claimed are its own: one that is computed, and two that are decoded."""
     batches = [Batch((Who("generated", Sample(id=str(i))),), (0,)) for i in range(count)]
     seconds = [float(SLOWER), *[1.0] * (world - 1)]
-    work = [stage(rank, tmp_path)._chunks(batches) for rank in ranks_of(world)]
+    work = [preparer(rank).chunks(batches, 1) for rank in ranks_of(world)]
     ends = finish_times(work, seconds)
     assert max(ends) - min(ends) <= (1 + _AHEAD) * SLOWER
     assert max(ends) < 0.8 * SLOWER * count / world  # than if nobody had helped

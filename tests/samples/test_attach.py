@@ -9,7 +9,8 @@ from PIL import Image
 
 from genmetrics.core.errors import InputError, PairingError, UsageError
 from genmetrics.core.fields import FIELDS
-from genmetrics.samples.attach import check_sizes, require_filled, without_missing
+from genmetrics.core.sample import Sample
+from genmetrics.samples.attach import attach, check_sizes, require_filled, without_missing
 from genmetrics.samples.sources import read_samples
 from tests.samples.make import attach_masks, attach_pairs, attach_prompts
 
@@ -271,3 +272,9 @@ def test_a_field_that_no_sample_has_is_the_metric_s_to_refuse(tmp_path):
     samples = read_samples(table(path, rows))
     with pytest.raises(PairingError, match=r"no prompt \('b'\); .*no reference .*; add them$"):
         without_missing(samples, ["prompt", "reference"], path, allow_missing=True)
+
+
+def test_several_of_a_field_are_called_by_their_plural(tmp_path):
+    rows = [{"id": name, "questions": ["how many?"]} for name in "xyz"]
+    with pytest.raises(PairingError, match=r"3 questions have no image \('x', 'y', 'z'\)"):
+        attach([Sample(id="a")], FIELDS["questions"], table(tmp_path / "q.jsonl", rows))

@@ -18,7 +18,7 @@ from PIL import Image
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, UsageError
-from genmetrics.extractors import _model
+from genmetrics.extractors import decoders
 from genmetrics.run import build as planning
 from genmetrics.samples import jpeg
 from genmetrics.samples.image import decode
@@ -287,7 +287,7 @@ def test_on_a_cpu_it_is_refused_before_any_work(folder):
         gm.evaluate(folder, folder, ["fd-lite"], decode="nvjpeg", device="cpu", cache=False)
     with pytest.raises(UsageError, match="CUDA devices, not on cpu"):
         nvjpeg("cpu")
-    assert _model.DECODES == ("pil", "nvjpeg")
+    assert decoders.DECODES == ("pil", "nvjpeg")
 
 
 @pytest.mark.gpu
