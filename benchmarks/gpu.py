@@ -62,13 +62,14 @@ def ours(
 ) -> Iterator[Line]:
     """Measure every extractor whose weights are here, by every decoder."""
     from genmetrics.core.errors import GenmetricsError
-    from genmetrics.run.plan import build_metrics
+    from genmetrics.run.build import Asked, build_metrics
 
     weights = {INCEPTION: lab.inception()}
     for name, metric in METRICS.items():
         if only and name not in only:
             continue
-        (built,) = build_metrics([metric], device=lab.device, weights=weights).values()
+        asked = Asked(metrics=[metric], weights=weights)
+        (built,) = build_metrics(asked, lab.device).metrics.values()
         (spec,) = built.extractors.values()
         try:
             spec.check()

@@ -247,7 +247,7 @@ def _tell_plan(plan: Plan, quiet: bool) -> None:
         pairs = [s for s in plan.sets[side].samples if s.reference is not None]
         for sample in pairs[:1] + pairs[1:][-1:]:
             output.tell(f"pair: {sample.path} with {sample.reference.name}", quiet=quiet)
-    for note in plan.notes:
+    for note in dict.fromkeys(n for side in plan.generated for n in plan.notes_of(side)):
         output.tell(f"note: {note}", quiet=quiet)
     output.tell(f"metrics: {', '.join(plan.metrics)}", quiet=quiet)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from genmetrics.core.errors import InputError, OutOfMemoryError
 from genmetrics.core.extractor import Extractor
+from genmetrics.core.outputs import checked
 from genmetrics.core.rows import Features, concatenate, one_row, take
 from genmetrics.core.sample import Item
 from genmetrics.core.views import View, view_of
@@ -77,7 +78,7 @@ class Batches:
         n, step, size = len(batch), self.extractor.fill or self.size, self.size
         filled = batch + [batch[-1]] * (min(-(-n // step) * step, size) - n)
         try:
-            found = self.extractor.forward(filled)
+            found = checked(self.extractor.spec, self.extractor.forward(filled), len(filled))
         except torch.OutOfMemoryError as error:
             if size == 1 or not self._shrink:
                 raise OutOfMemoryError(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from genmetrics.core.errors import FeatureError
+from genmetrics.core.errors import FeatureError, require_number, require_real
 from genmetrics.core.protocol import LOCAL, Protocol
 from genmetrics.core.rows import UNANSWERED
 from genmetrics.core.rows import Features as Features  # part of what extractors are written with
@@ -54,6 +54,12 @@ class ExtractorSpec(Protocol):
 
     per_minute: float | None = field(default=None, metadata=LOCAL)
     """In lane ``remote``, how many questions an endpoint takes a minute; None for any number."""
+
+    def __post_init__(self) -> None:
+        """Check the options of lane ``remote``."""
+        require_number(self.extractor, "requests", self.requests, 1)
+        if self.per_minute is not None:
+            require_real(self.extractor, "per_minute", self.per_minute, least=1e-3)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -144,18 +150,19 @@ def broken_rows(spec: ExtractorSpec, features: Features) -> dict[int, str]:
 
 def unanswered_rows(features: Features) -> dict[int, str]:
     """Find rows that the extractor has no answer for: position in the batch to its reason."""
-    return {i: str(why) for i, why in enumerate(features.get(UNANSWERED, ())) if why is not None}
+    reasons = enumerate(features.get(UNANSWERED, ()))
+    return {i: " ".join(str(why).split()) or "no reason" for i, why in reasons if why is not None}
 
 
 def require_sound(spec: ExtractorSpec, features: Features, ids: Sequence[str]) -> None:
     """Raise :class:`FeatureError` naming the first sample whose features cannot be right.
 
-    A sample that the model has no answer for is one as well: in a loop there is no next run that
-    would ask again, and a sample is never left out in silence.
+    A sample that the model has no answer for has none that could be wrong.
     """
-    for i, reason in unanswered_rows(features).items():
-        raise FeatureError(f"{spec.extractor} has no answer for sample {ids[i]!r}: {reason}")
+    silent = unanswered_rows(features)
     for i, reason in broken_rows(spec, features).items():
+        if i in silent:
+            continue
         raise FeatureError(f"{reason} at sample {ids[i]!r}; check weights and preprocessing")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from genmetrics.core.errors import UsageError, did_you_mean
 
@@ -125,6 +125,11 @@ FIELDS = _table(
 )
 """Every field by name, in the order in which reports name them."""
 
+_TAKEN = frozenset(
+    {"id", "ids", "path", "file", "fields", "real", "value_range", "decoded", "names", "part",
+     "parts", "question", "conversions", "having", "digest", "reference_set"}
+)  # fmt: skip
+
 REFERENCE_SET = "reference_set"
 """In a metric's ``inputs``: a second set of images, which is no field of a sample."""
 
@@ -135,6 +140,13 @@ def register_field(row: Field) -> Field:
     Raises:
         UsageError: Its name or plural is another field's.
     """
+    for name in (row.name, row.plural):
+        if not name.isidentifier() or name in _TAKEN or row.kind not in get_args(Kind):
+            raise UsageError(
+                f"sample field {row.name!r} ({row.plural!r}, {row.kind!r}) cannot be: name and"
+                f" plural are names of Python but not {', '.join(sorted(_TAKEN))}; kinds are"
+                f" {', '.join(get_args(Kind))}"
+            )
     for known in FIELDS.values():
         if known != row and {known.name, known.plural} & {row.name, row.plural}:
             raise UsageError(f"sample field {row.name!r} is taken; choose another name and plural")

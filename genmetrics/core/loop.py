@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from genmetrics.core.batching import Batches, run_items
-from genmetrics.core.errors import InputError, shown
+from genmetrics.core.errors import FeatureError, InputError, shown
 from genmetrics.core.extractor import Extractor, ExtractorSpec, require_sound
 from genmetrics.core.fields import FIELDS, Field
 from genmetrics.core.images import as_masks, as_uint8
+from genmetrics.core.outputs import plain_records
 from genmetrics.core.rows import Features
 from genmetrics.core.sample import Item
 from genmetrics.core.state import require_own_ids
@@ -49,8 +50,15 @@ class Loop:
         elif spec.view == "whole":
             size = min(len(items), size)
         batches = Batches(self._built[key], size, halved=partial(self._sizes.__setitem__, key))
-        found = run_items(batches, items)
-        require_sound(spec, found, [item.id for item in items])
+        ids = [item.id for item in items]
+        try:
+            found, wrong = plain_records(spec, run_items(batches, items))
+        except Exception as error:
+            error.add_note(f"{spec.extractor}, samples {ids[0]!r} to {ids[-1]!r} ({len(ids)})")
+            raise
+        for i, reason in wrong.items():
+            raise FeatureError(f"{reason} at sample {ids[i]!r}; give plain values")
+        require_sound(spec, found, ids)
         return found
 
 

@@ -19,13 +19,14 @@ from genmetrics.core.errors import (
     UsageError,
     did_you_mean,
 )
-from genmetrics.core.extractor import ExtractorSpec, in_bounds
+from genmetrics.core.extractor import ExtractorSpec, in_bounds, unanswered_rows
 from genmetrics.core.fields import FIELDS, REFERENCE_SET
 from genmetrics.core.loop import Loop, as_items
+from genmetrics.core.outputs import split
 from genmetrics.core.protocol import Protocol, differences
-from genmetrics.core.result import Interval, Result
-from genmetrics.core.rows import Features
-from genmetrics.core.sample import Sample
+from genmetrics.core.result import Interval, Result, with_missing
+from genmetrics.core.rows import Features, take
+from genmetrics.core.sample import Item, Sample
 from genmetrics.core.state import as_arrays, as_samples, as_tensors
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class Metric(ABC):
         """
         result = self._compute()
         self._check_bounds(result)
-        return result
+        return with_missing(result, self.missed())
 
     def _check_bounds(self, result: Result) -> None:
         if result.value is None:
@@ -301,7 +302,32 @@ class Metric(ABC):
         if items:
             loop = self._loop = self._loop or Loop(self.device)
             found = {role: loop.extract(spec, items) for role, spec in self.extractors.items()}
-            self.update_features(as_samples(items), found, real=real)
+            self.accept(items, found, real=real)
+
+    def accept(
+        self, items: Sequence[Item], found: Mapping[str, Features], *, real: bool = False
+    ) -> None:
+        """Keep the features of items; those that some model has no answer for have no value."""
+        samples = as_samples(items)
+        reasons: dict[int, str] = {}
+        for features in found.values():
+            reasons = {**unanswered_rows(features), **reasons}
+        kept = {role: split(features)[0] for role, features in found.items()}
+        if reasons:
+            good = [i for i in range(len(samples)) if i not in reasons]
+            kept = {role: take(features, good) for role, features in kept.items()}
+            self.miss({samples[i].id: why for i, why in reasons.items()}, real=real)
+            samples = [samples[i] for i in good]
+        if samples:
+            self.update_features(samples, kept, real=real)
+
+    @abstractmethod
+    def miss(self, reasons: Mapping[str, str], *, real: bool = False) -> None:
+        """Note samples without a value, by id, and why."""
+
+    @abstractmethod
+    def missed(self) -> Mapping[str, str]:
+        """Return the generated samples without a value, by id, and why."""
 
     def require_usable(self, given: Mapping[str, Any], *, real: bool = False) -> None:
         """Refuse what :meth:`update` cannot use, and the lack of what it needs."""

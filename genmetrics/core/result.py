@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+
+from genmetrics.core.state import natural_key
 
 RESERVED = frozenset(
     {"id", "path", "prompt", "reason", "details", "groups", "clusters", "not_finite"}
@@ -141,6 +143,27 @@ class Result:
             "protocol": dict(self.protocol),
             "fingerprint": self.fingerprint,
         }
+
+
+def with_missing(result: Result, reasons: Mapping[str, str | None]) -> Result:
+    """Add samples without a value: NaN in every column, and the reason where it is the metric's.
+
+    Args:
+        result: Of the samples that have values.
+        reasons: Sample id to why it has none; None where the sample itself cannot be used.
+    """
+    if not reasons:
+        return result
+    own = {id_: {"reason": why} for id_, why in reasons.items() if why is not None}
+    parts = {name: _extended(column, reasons) for name, column in result.sample_parts.items()}
+    column = None if result.per_sample is None else _extended(result.per_sample, reasons)
+    return replace(result, per_sample=column, sample_parts=parts, details={**result.details, **own})
+
+
+def _extended(column: Mapping[str, float], ids: Iterable[str]) -> PerSample:
+    values = {**column, **dict.fromkeys(ids, math.nan)}
+    order = sorted(values, key=natural_key)
+    return PerSample(order, [values[id_] for id_ in order])
 
 
 def resolve(name: str, results: Mapping[str, Any], asked: Mapping[str, str]) -> str:

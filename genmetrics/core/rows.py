@@ -97,7 +97,15 @@ def concatenate(pieces: Sequence[Features]) -> Features:
     """Join features of consecutive samples. At least one piece is needed."""
     if len(pieces) == 1:
         return pieces[0]
+    if any(UNANSWERED in piece for piece in pieces):
+        pieces = [_with_reasons(piece) for piece in pieces]
     return {name: _join([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _with_reasons(piece: Features) -> Features:
+    """Say of every row whether it has an answer; where nobody says so, all have."""
+    count = len(next(iter(piece.values())))
+    return {UNANSWERED: [None] * count, **piece}
 
 
 def _join(pieces: Sequence[Rows]) -> Rows:
@@ -130,11 +138,21 @@ def in_memory(features: Features) -> Features:
 
 
 def one_row(features: Features) -> Features:
-    """Turn the rows of one sample's items into one ragged row, or one list of records."""
+    """Turn the rows of one sample's items into one ragged row, or one list of records.
+
+    A sample of which one item has no answer has none.
+    """
     return {
-        name: [rows] if isinstance(rows, list) else Ragged.of([np.asarray(rows)])
+        name: [_first_reason(rows)]
+        if name == UNANSWERED
+        else ([rows] if isinstance(rows, list) else Ragged.of([np.asarray(rows)]))
         for name, rows in features.items()
     }
+
+
+def _first_reason(reasons: Rows) -> str | None:
+    found = ((i, why) for i, why in enumerate(reasons) if why is not None)
+    return next((f"part {i}: {why}" for i, why in found), None)
 
 
 def vectors(features: Mapping[str, Any], output: str) -> np.ndarray:

@@ -40,6 +40,8 @@ class FeatureRows:
         self._ids: set[str] = set()
         self._numbered = 0
         self._pieces: dict[str, list[Features]] = {}
+        self.missed: dict[str, str] = {}
+        """Samples without a value, by id, and why."""
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -71,6 +73,17 @@ class FeatureRows:
         self._ids.update(sample.id for sample in samples)
         self._numbered += sum(_AUTO.fullmatch(sample.id) is not None for sample in samples)
 
+    def miss(self, reasons: Mapping[str, str]) -> None:
+        """Note samples without a value, by id, and why.
+
+        Raises:
+            InputError: An id that is already there.
+        """
+        self._require_new(list(reasons))
+        self.missed.update(reasons)
+        self._ids.update(reasons)
+        self._numbered += sum(_AUTO.fullmatch(id_) is not None for id_ in reasons)
+
     def _require_new(self, ids: Sequence[str]) -> None:
         seen: set[str] = set()
         for name in ids:
@@ -83,16 +96,12 @@ class FeatureRows:
 
     def merge(self, other: FeatureRows) -> None:
         """Add another rank's rows. An id that both hold is an error."""
-        if not len(other):
-            return
         offset = self._numbered
-        moved = [
-            sample.having(id=f"#{int(sample.id[1:]) + offset:09d}")
-            if _AUTO.fullmatch(sample.id)
-            else sample
-            for sample in other._samples
-        ]
-        self.append(moved, {role: concatenate(p) for role, p in other._pieces.items()})
+        moved = [sample.having(id=_moved(sample.id, offset)) for sample in other._samples]
+        self._require_new([*(sample.id for sample in moved), *other.missed])
+        self.miss({_moved(id_, offset): why for id_, why in other.missed.items()})
+        if moved:
+            self.append(moved, {role: concatenate(p) for role, p in other._pieces.items()})
 
     def ordered(self) -> tuple[list[Sample], dict[str, Features]]:
         """Return samples and features in natural order of id."""
@@ -107,6 +116,7 @@ class FeatureRows:
         """Plain lists and arrays; what :meth:`load_state_dict` takes."""
         return {
             "samples": [{"id": s.id, **s.fields} for s in map(_kept, self._samples)],
+            "missed": dict(self.missed),
             "features": {
                 role: {name: _plain(rows) for name, rows in concatenate(pieces).items()}
                 for role, pieces in self._pieces.items()
@@ -116,6 +126,7 @@ class FeatureRows:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replace the rows by those of a :meth:`state_dict`."""
         self.__init__()  # type: ignore[misc]
+        self.miss(state.get("missed", {}))
         samples = [Sample(**fields) for fields in state["samples"]]
         if samples:
             features = state["features"].items()
@@ -126,6 +137,11 @@ class FeatureRows:
                     for role, piece in features
                 },
             )
+
+
+def _moved(id_: str, offset: int) -> str:
+    """Number a sample that came without an id anew; others keep theirs."""
+    return f"#{int(id_[1:]) + offset:09d}" if _AUTO.fullmatch(id_) else id_
 
 
 def _plain(rows: Rows) -> Any:

@@ -17,6 +17,7 @@ from genmetrics.core.errors import (
 from genmetrics.core.extractor import ExtractorSpec, Features, in_bounds
 from genmetrics.core.fields import REFERENCE_SET
 from genmetrics.core.metric import Metric, MetricProtocol
+from genmetrics.core.outputs import plain_json
 from genmetrics.core.result import Interval, PerSample, Result
 from genmetrics.core.rows import in_memory, matrix, vectors
 from genmetrics.core.sample import Sample
@@ -45,6 +46,14 @@ class RowsMetric(Metric):
 
     def _side(self, real: bool) -> FeatureRows:
         return self._rows
+
+    def miss(self, reasons: Mapping[str, str], *, real: bool = False) -> None:
+        """See :meth:`Metric.miss`."""
+        self._side(real).miss(reasons)
+
+    def missed(self) -> Mapping[str, str]:
+        """See :meth:`Metric.missed`."""
+        return self._rows.missed
 
     def update_features(
         self,
@@ -356,12 +365,12 @@ class SampleMetric(RowsMetric):
         if np.isinf(scores).any():
             # a mean over infinite decibels says nothing; they are counted apart
             parts["n_infinite"] = float(np.isinf(scores).sum())
-        said = zip(table.ids, self.details(samples, features, scores), strict=False)
+        details = self._details(table.ids, self.details(samples, features, scores), scores)
         common: dict[str, Any] = {
             "n": int((~np.isnan(scores)).sum()),
             "per_sample": PerSample(table.ids, scores),
             "sample_parts": {name: PerSample(table.ids, col) for name, col in columns.items()},
-            "details": {id_: dict(values) for id_, values in said if values},
+            "details": details,
             "groups": table.labels(table.groups),
             "clusters": table.labels(table.clusters),
             "parts": parts,
@@ -372,6 +381,28 @@ class SampleMetric(RowsMetric):
             return self._without_mean(scores, common)
         value, interval = table.mean(scores, level=LEVEL, grouped=True)
         return self._result(value, interval=interval, **common)
+
+    def _details(
+        self, ids: Sequence[str], told: Sequence[Mapping[str, Any]], scores: np.ndarray
+    ) -> dict[str, dict[str, Any]]:
+        """Check the details of all samples or none; of a sample without a score, say so."""
+        if len(told) not in (0, len(ids)):
+            raise FeatureError(
+                f"{self.protocol.metric} gave details of {len(told)} samples for {len(ids)}"
+            )
+        found: dict[str, dict[str, Any]] = {}
+        for id_, values in zip(ids, told, strict=False):
+            try:
+                plain = plain_json(values)
+            except ValueError as error:
+                raise FeatureError(
+                    f"{self.protocol.metric} gave {error} in the details of {id_!r}, no JSON value"
+                ) from error
+            if plain:
+                found[id_] = plain
+        for i in np.flatnonzero(np.isnan(scores)).tolist():
+            found.setdefault(ids[i], {}).setdefault("reason", "it has no score")
+        return found
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
         if scores.shape != (len(self._rows),):

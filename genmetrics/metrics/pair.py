@@ -43,6 +43,13 @@ class PairMetric(SampleMetric):
         share = _share(features)
         return {} if (share == 1).all() else {"outside": float(share.mean())}
 
+    def details(
+        self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
+    ) -> list[dict[str, str]]:
+        """Say of a pair without a score why."""
+        covered = {"reason": "nothing lies outside the mask"}
+        return [covered if share == 0 else {} for share in _share(features)]
+
     def notes(
         self, samples: Sequence[Sample], features: Mapping[str, Features], scores: np.ndarray
     ) -> list[str]:

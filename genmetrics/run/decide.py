@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import nan
 from typing import Any
 
 from genmetrics.core.errors import UsageError
 from genmetrics.core.extractor import ExtractorSpec
 from genmetrics.core.fields import FIELDS
 from genmetrics.core.metric import Metric
-from genmetrics.core.result import PerSample, Result, resolve
+from genmetrics.core.result import Result, resolve, with_missing
 from genmetrics.core.rows import Features
 from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
@@ -150,16 +149,8 @@ class Decider:
             for f in self.plan.failures
             if f.who.side == side and f.extractor is None
         }
-        failed = {**unusable, **lacking}
-        if not failed:
-            return result
-        details = {**result.details, **{id_: {"reason": f.reason} for id_, f in lacking.items()}}
-        result = replace(result, details=details)
-        if result.per_sample is None:
-            return result
-        columns = {**result.per_sample, **dict.fromkeys(failed, nan)}
-        ids = sorted(columns, key=natural_key)
-        return replace(result, per_sample=PerSample(ids, [columns[id_] for id_ in ids]))
+        reasons: dict[str, str | None] = dict.fromkeys(unusable)
+        return with_missing(result, {**reasons, **{i: f.reason for i, f in lacking.items()}})
 
     def _notes(self, key: str, metric: Metric, side: Side) -> list[str]:
         """What a reader of a value should know of how it was asked for, and of its samples."""
@@ -172,7 +163,7 @@ class Decider:
             notes.append(f"options: {asked[0].partition(':')[2]}")
         missing = plan.missing.get(side, ())
         if missing:
-            notes.append(f"not comparable: {len(missing)} names had no counterpart, left out")
+            notes.append(f"not comparable: {len(missing)} names had no partner, left out")
         sides = (side, REFERENCE) if plan.reads_reference(metric) else (side,)
         converted = sum((self._converted(where) for where in sides), Counter[str]())
         unlike = conversion_note(metric.protocol.metric, converted)

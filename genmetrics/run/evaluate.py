@@ -28,6 +28,9 @@ BATCH = {"cpu": 32, "cuda": 128}
 """Batch size of ``"auto"`` by kind of device, where none was measured (see
 :mod:`genmetrics.run.batch_size`). On a CPU no backbone gets faster beyond 32."""
 
+LARGEST = 1 << 16
+"""Largest batch: every one is filled up to its size."""
+
 Cache = str | Path | Literal[False] | None
 
 
@@ -126,7 +129,7 @@ def _decide(done: Extracted) -> dict[Side, Report]:
             failures=tuple(f for f in plan.failures if f.who.side not in results.keys() - {side}),
             missing=plan.missing.get(side, ()),
             conversions=decider.conversions(side),
-            notes=plan.notes,
+            notes=plan.notes_of(side),
             runtime=runtime,
             created=created,
         )
@@ -187,8 +190,8 @@ def first_batch_size(batch_size: int | Literal["auto"], device: str) -> int:
     """
     if batch_size == "auto":
         return BATCH.get(device.split(":")[0], BATCH["cpu"])
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise UsageError(f"batch size is {batch_size!r}; it must be 1 or more, or auto")
+    if not isinstance(batch_size, int) or not 1 <= batch_size <= LARGEST:
+        raise UsageError(f"batch size is {batch_size!r}; it must be 1 to {LARGEST}, or auto")
     return batch_size
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from genmetrics.core.errors import UsageError
+from genmetrics.core.errors import UsageError, shown
 from genmetrics.core.fields import FIELDS, field_of
 from genmetrics.core.files import is_path, require_local
 from genmetrics.core.sample import Sample
 from genmetrics.extractors.published import find_reference
-from genmetrics.run.work import REFERENCE, OnError, Side
+from genmetrics.run.work import GENERATED, REFERENCE, OnError, Side
 from genmetrics.samples.statistics import Statistics, is_statistics, read_statistics
 
 if TYPE_CHECKING:
@@ -65,8 +65,14 @@ class Inputs:
                 raise UsageError(
                     f"a set cannot be called {name!r}; use letters, digits, dots and dashes"
                 )
-            if name == REFERENCE:
+            if name == REFERENCE or (name == GENERATED and len(self.generated) > 1):
                 raise UsageError(f"the name {name!r} is taken; give each set its own")
+        for name, source in self.joined.items():
+            if not is_path(source):
+                raise UsageError(
+                    f"{FIELDS[name].several} are {shown(source)}; pass the path of a set of files"
+                    " or of a table, or bring them in a manifest"
+                )
 
 
 def joined_fields(
@@ -121,13 +127,13 @@ class Listed(NamedTuple):
         sets: Every set by name, the reference among them.
         statistics: What stands for a reference set.
         missing: Names without a partner, of each set.
-        notes: What a reader of the run should know of its inputs.
+        notes: What a reader should know of each set's files.
     """
 
     sets: dict[Side, SampleSet]
     statistics: Statistics | None
     missing: dict[Side, tuple[str, ...]]
-    notes: tuple[str, ...]
+    notes: dict[Side, tuple[str, ...]]
 
 
 def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
@@ -148,7 +154,7 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
         require_local(name, source)
     sets: dict[Side, SampleSet] = {}
     missing: dict[Side, tuple[str, ...]] = {}
-    notes: dict[str, None] = {}
+    notes: dict[Side, tuple[str, ...]] = {}
     statistics = None
     if is_path(inputs.reference):
         statistics = find_reference(inputs.reference)
@@ -156,12 +162,12 @@ def read_inputs(inputs: Inputs, reads: frozenset[str]) -> Listed:
             statistics = read_statistics(path, allow_unverified=inputs.allow_unverified_reference)
     if inputs.reference is not None and statistics is None:
         sets[REFERENCE], out = _read(REFERENCE, inputs.reference, inputs, limit=inputs.limit)
-        notes |= dict.fromkeys(out.notes(sets[REFERENCE].path))
+        notes[REFERENCE] = tuple(out.notes(sets[REFERENCE].path))
     for name, source in inputs.generated.items():
         sets[name], out = _read(name, source, inputs, layout=inputs.layout)
         sets[name], missing[name] = _join(sets[name], out.missing, inputs, reads)
-        notes |= dict.fromkeys(out.notes(sets[name].path))
-    return Listed(sets, statistics, missing, tuple(notes))
+        notes[name] = tuple(out.notes(sets[name].path))
+    return Listed(sets, statistics, missing, notes)
 
 
 def _read(

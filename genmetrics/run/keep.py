@@ -11,7 +11,8 @@ import numpy as np
 
 from genmetrics.core.errors import GenmetricsError
 from genmetrics.core.extractor import ExtractorSpec, broken_rows, unanswered_rows
-from genmetrics.core.rows import UNANSWERED, Features, concatenate, one_row, take
+from genmetrics.core.outputs import plain_records, split
+from genmetrics.core.rows import Features, concatenate, one_row, take
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
 from genmetrics.run.work import Extraction, Failure, Job, Prepared, Who
@@ -22,6 +23,10 @@ CONVERSIONS = "_conversions"
 
 TRACEBACK = "GENMETRICS_TRACEBACK"
 """Environment variable: show where an error came from that nobody foresaw."""
+
+
+FAULTS = (Exception, SystemExit)
+"""What the code of a model or plug-in may raise; an exit would end the run without a word."""
 
 
 class Keeper:
@@ -52,21 +57,19 @@ class Keeper:
         if not pieces or self._mine.has_failed(who, spec.fingerprint):
             return
         parts = concatenate(pieces)
-        for reasons, answered in (
-            (unanswered_rows(parts), False),
-            (broken_rows(spec, parts), True),
-        ):
-            for part, reason in reasons.items():
-                text = f"part {part}: {reason}"
-                self._mine.fail(_failure(who, text, spec, answered=answered))
-                return
-        self._keep(i, [who], one_row(_answers(parts)), [sorted(names)])
+        wrong = {**plain_records(spec, parts)[1], **broken_rows(spec, parts)}
+        for part in sorted(wrong):
+            self._mine.fail(_failure(who, f"part {part}: {wrong[part]}", spec))
+            return
+        self._keep(i, [who], one_row(parts), [sorted(names)])
 
     def _keep(
         self, i: int, whos: Sequence[Who], features: Features, names: list[list[str]]
     ) -> None:
         spec = self._jobs[i].spec
-        silent, broken = unanswered_rows(features), broken_rows(spec, features)
+        silent = unanswered_rows(features)
+        features, unwritable = plain_records(spec, features)
+        broken = {**broken_rows(spec, features), **unwritable}
         for row, reason in silent.items():
             self._mine.fail(_failure(whos[row], reason, spec, answered=False))
         for row, reason in broken.items():
@@ -75,7 +78,7 @@ class Keeper:
         good = [row for row in range(len(whos)) if row not in silent and row not in broken]
         if not good:
             return
-        kept: Features = {**_answers(features), CONVERSIONS: names}
+        kept: Features = {**split(features)[0], CONVERSIONS: names}
         if len(good) < len(whos):
             kept = take(kept, good)
         keys = [whos[row].sample.digest(spec.reads) for row in good]
@@ -83,15 +86,11 @@ class Keeper:
         self._mine.computed += len(good)
 
 
-def _answers(features: Features) -> Features:
-    return {name: rows for name, rows in features.items() if name != UNANSWERED}
-
-
 def _failure(who: Who, reason: str, spec: ExtractorSpec, *, answered: bool = True) -> Failure:
     return Failure(who, reason, spec.fingerprint, spec.extractor, answered)
 
 
-def failure_of(who: Who, error: Exception, spec: ExtractorSpec | None = None) -> Failure:
+def failure_of(who: Who, error: BaseException, spec: ExtractorSpec | None = None) -> Failure:
     """Note what a sample met: in an extractor, or before any could read it.
 
     An error that nobody foresaw is told in one line too, with its kind; ``GENMETRICS_TRACEBACK`` in

@@ -34,6 +34,7 @@ class Plan:
         asked: Ids with the options they were asked for, to their keys in ``metrics``.
         joined: Field of samples to what it was joined from.
         notes: What a reader of the run should know of its inputs.
+        set_notes: What a reader should know of each set's files.
     """
 
     metrics: Mapping[str, Metric]
@@ -44,6 +45,12 @@ class Plan:
     asked: Mapping[str, str] = field(default_factory=dict)
     joined: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    set_notes: Mapping[Side, tuple[str, ...]] = field(default_factory=dict)
+
+    def notes_of(self, side: Side) -> tuple[str, ...]:
+        """Return the notes that concern a generated set."""
+        own = [*self.set_notes.get(side, ()), *self.set_notes.get(REFERENCE, ())]
+        return tuple(dict.fromkeys([*own, *self.notes]))
 
     @property
     def generated(self) -> tuple[Side, ...]:
@@ -119,7 +126,8 @@ def make_plan(inputs: Inputs, asked: Asked, *, device: str, workers: int, ranks:
         missing=listed.missing,
         asked=built.asked,
         joined={name: str(path) for name, path in inputs.joined.items()},
-        notes=(*listed.notes, *_unread(metrics, inputs)),
+        notes=tuple(_unread(metrics, inputs, listed.sets)),
+        set_notes=listed.notes,
     )
     sets, failures = look_at_all(plan.sets, inputs.on_error, workers, ranks)
     plan = replace(plan, sets=sets).without(failures)
@@ -143,7 +151,9 @@ def _require_reference(metrics: Mapping[str, Metric], inputs: Inputs) -> None:
             raise UsageError(f"{name} needs a reference set: pass --ref DIR or a statistics file")
 
 
-def _unread(metrics: Mapping[str, Metric], inputs: Inputs) -> list[str]:
+def _unread(
+    metrics: Mapping[str, Metric], inputs: Inputs, sets: Mapping[Side, SampleSet]
+) -> list[str]:
     """Say which inputs no metric of the run reads.
 
     Raises:
@@ -160,6 +170,13 @@ def _unread(metrics: Mapping[str, Metric], inputs: Inputs) -> list[str]:
         + ("; prompts only keep images of one prompt together in intervals" * (name == "prompt"))
         for name in unread
     ]
+    for side in (side for side in sets if side != REFERENCE):
+        found = sets[side]
+        carried = {name for sample in found.samples for name in sample.fields}
+        idle = [n for n in FIELDS if n in carried - used - inputs.joined.keys() - _QUIET]
+        if idle:
+            names = ", ".join(FIELDS[name].several for name in idle)
+            notes.append(f"{found.path}: no metric of this run reads its {names}")
     if inputs.reference is not None and not any(
         REFERENCE_SET in m.inputs for m in metrics.values()
     ):
@@ -169,6 +186,10 @@ def _unread(metrics: Mapping[str, Metric], inputs: Inputs) -> list[str]:
             f"no metric of this run compares with a reference set: {described(inputs.reference)}"
         )
     return notes
+
+
+_QUIET = {"image", "video", "prompt"}
+"""Fields that are judged, shown, or keep samples together whatever the metrics read."""
 
 
 def _require_fields(plan: Plan) -> None:

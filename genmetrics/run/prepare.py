@@ -13,7 +13,7 @@ from genmetrics.core.threads import single_threaded
 from genmetrics.core.views import Load, View, view_of
 from genmetrics.extractors.decoders import decodes_of
 from genmetrics.run.batches import Batch
-from genmetrics.run.keep import failure_of
+from genmetrics.run.keep import FAULTS, failure_of
 from genmetrics.run.window import Task, ahead, size_of
 from genmetrics.run.work import Failure, How, Job, Prepared, Who
 from genmetrics.samples.items import load_item
@@ -133,14 +133,14 @@ class Preparer:
         """
         try:
             item = self._load(who, wanted)
-        except Exception as error:
+        except FAULTS as error:
             return Prepared(who, {}, failed=(failure_of(who, error),))
         try:
             loads = list(self._view.loads(item))
             if not loads:
                 raise no_parts(who.sample.id, self._view)
             return loads
-        except Exception as error:
+        except FAULTS as error:
             specs = [self._jobs[i].spec for i in wanted]
             return Prepared(who, {}, failed=tuple(failure_of(who, error, s) for s in specs))
 
@@ -160,13 +160,13 @@ class Preparer:
         """Load a part and prepare it for each extractor; what goes wrong is noted beside it."""
         try:
             item = load()
-        except Exception as error:
+        except FAULTS as error:
             return Prepared(who, {}, failed=(failure_of(who, error),))
         inputs: dict[int, Any] = {}
         failed: list[Failure] = []
         for i in wanted:
             try:
                 inputs[i] = self._extractors[i].prepare(item)
-            except Exception as error:
+            except FAULTS as error:
                 failed.append(failure_of(who, error, self._jobs[i].spec))
         return Prepared(who, inputs, item.conversions, tuple(failed))

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from genmetrics.core.extractor import Extractor
+from genmetrics.core.outputs import checked
 from genmetrics.core.rows import Features
 from genmetrics.run.batches import Batch
-from genmetrics.run.keep import Keeper, failure_of
+from genmetrics.run.keep import FAULTS, Keeper, failure_of
 from genmetrics.run.stage import Stage
 from genmetrics.run.store import FeatureStore
 from genmetrics.run.work import Extraction, How, Job, Prepared
@@ -89,10 +90,14 @@ class RemoteStage(Stage):
             return batch, [one for one in prepared if one.failed][:1], {}
         pace.wait()
         try:
-            return batch, prepared, self.extractors[0].forward([p.inputs[0] for p in prepared])
-        except Exception as error:
+            return batch, prepared, self._answer(prepared)
+        except FAULTS as error:
             failed = (failure_of(who, error, self.jobs[0].spec),)
             return batch, [Prepared(who, {}, failed=failed)], {}
+
+    def _answer(self, prepared: Sequence[Prepared]) -> Features:
+        inputs = [one.inputs[0] for one in prepared]
+        return checked(self.jobs[0].spec, self.extractors[0].forward(inputs), len(inputs))
 
 
 class Pace:

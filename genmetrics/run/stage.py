@@ -15,7 +15,7 @@ from genmetrics.core.rows import Features, concatenate
 from genmetrics.core.views import View, view_of
 from genmetrics.run.batch_size import measure, remember, remembered
 from genmetrics.run.batches import Batch, cut
-from genmetrics.run.keep import Keeper, failure_of, known_keys
+from genmetrics.run.keep import FAULTS, Keeper, failure_of, known_keys
 from genmetrics.run.prepare import Chunk, Preparer
 from genmetrics.run.ranks import Ranks
 from genmetrics.run.store import FeatureStore
@@ -201,7 +201,7 @@ class Stage:
         except OutOfMemoryError:
             if run.size > 1:
                 raise  # a size that was asked for is not changed in silence
-        except Exception as error:
+        except FAULTS as error:
             if len(prepared) == 1:
                 self.mine.fail(failure_of(prepared[0].who, error, self.jobs[i].spec))
                 return [], {}
@@ -209,7 +209,7 @@ class Stage:
         return self._one_by_one(i, prepared)
 
     def _one_by_one(
-        self, i: int, prepared: Sequence[Prepared], met: Exception | None = None
+        self, i: int, prepared: Sequence[Prepared], met: BaseException | None = None
     ) -> tuple[list[Prepared], Features]:
         """Run each by itself, so that the error of one names that one.
 
@@ -221,7 +221,7 @@ class Stage:
             try:
                 pieces.append(self.runs[i].run([one.inputs[i]]))
                 kept.append(one)
-            except Exception as error:
+            except FAULTS as error:
                 self.mine.fail(failure_of(one.who, error, self.jobs[i].spec))
                 if self.how.on_error == "fail":
                     break  # one culprit is enough to end the run

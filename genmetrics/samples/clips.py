@@ -19,6 +19,7 @@ class FrameFolder:
 
     path: str
     _digest: str | None = field(default=None, init=False, repr=False, compare=False)
+    _frames: tuple[FileMedia, ...] = field(default=(), init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -51,11 +52,17 @@ class FrameFolder:
         """
         return (media.load for media in self._media())
 
-    def _media(self) -> list[FileMedia]:
+    def _media(self) -> tuple[FileMedia, ...]:
+        """Return the frames, listed once: each knows by its digest whether it was changed since."""
+        if not self._frames:
+            object.__setattr__(self, "_frames", self._list())
+        return self._frames
+
+    def _list(self) -> tuple[FileMedia, ...]:
         folder = Path(self.path)
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder of frames; check the path")
         listing = list_folder(folder)
         if not listing.images:
             raise no_images(folder, listing.seen)
-        return [FileMedia(media.name) for _, media in listing.images]
+        return tuple(FileMedia(media.name) for _, media in listing.images)

@@ -1,7 +1,7 @@
 """One rank of test_ranks: the command line, with a metric that needs no model and faults on order.
 
 FAULTS in the environment holds words ``RANK:PLACE:WHAT``. PLACE is ``start``, ``forwardN`` (the
-N-th forward of the rank), ``store`` (its second file), ``arrived`` (in a gather that all have
+N-th forward of the rank), ``store`` (its first file), ``arrived`` (in a gather that all have
 reached) or ``end`` (all work is done). In an argument, of ``{A,B}`` rank 0 takes A and rank 1 B.
 """
 
@@ -94,7 +94,7 @@ def arm(place: str, what: str) -> None:
         ToyExtractor.forward = after(number, what, ToyExtractor.forward)  # type: ignore[method-assign]
     elif place == "store":
         # the first is a shard, or what the extractor is, whichever rank writes that
-        os.fsync = after(2, what, os.fsync)
+        os.fsync = after(1, what, os.fsync)
     elif place == "arrived":
         swap = after(5, what, exchange.Exchange.swap)
         exchange.Exchange.swap = swap  # type: ignore[method-assign]
