@@ -6,6 +6,7 @@ import gc
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,7 +15,7 @@ from genmetrics.core.errors import InputError, ModelError
 from genmetrics.run.remote import Pace
 
 from .conftest import write_images
-from .lane_toys import EndpointSpec, Large, LargeSpec, Memory, Opinion, SmallSpec, Stars
+from .lane_toys import Endpoint, EndpointSpec, Large, LargeSpec, Memory, Opinion, SmallSpec, Stars
 from .toys import ToyBrightness, ToyDistance, ToyExtractor, ToySpec
 
 N = 20
@@ -198,3 +199,68 @@ def test_a_traceback_is_shown_where_the_environment_asks(asked, monkeypatch, cap
     with pytest.raises(ModelError, match="ZeroDivisionError"):
         gm.evaluate(asked, metrics=[Opinion("small", SmallSpec)], cache=False, limit=1)
     assert "1 / 0" in capfd.readouterr().err
+
+
+def test_in_a_loop_a_missing_answer_is_nan_with_its_reason_too():
+    pictures = torch.full((4, 3, 8, 8), 9, dtype=torch.uint8)
+    prompts = ["a", "aa", "aaa", "aaaa"]
+
+    def metric(ids, some):
+        made = Stars()
+        made.update(pictures[some], ids=ids, prompts=[prompts[i] for i in some])
+        return made
+
+    whole = metric(["0", "3", "5", "13"], [0, 1, 2, 3])
+    result = whole.compute()
+    assert (result.n, result.value) == (2, 2.0)  # one and three stars
+    assert {id_ for id_, v in result.per_sample.items() if math.isnan(v)} == {"3", "13"}
+    assert result.details["13"] == {"reason": "refused to answer"}
+    shards = metric(["13", "0"], [3, 0]).merge(metric(["5", "3"], [2, 1]))
+    assert shards.compute() == result
+    again = Stars()
+    again.load_state_dict(whole.state_dict())
+    assert again.compute() == result
+    with pytest.raises(InputError, match="'3' was given twice"):
+        whole.update(pictures[:1], ids=["3"], prompts=["a"])
+
+
+@pytest.mark.parametrize("lane", [SmallSpec, EndpointSpec])
+def test_an_exit_in_a_plug_in_is_a_failure_and_no_end(asked, monkeypatch, lane):
+    """With code 0 it ended the command without a word and without a result."""
+    kind = Large if lane is SmallSpec else Endpoint
+
+    def forward(self, prepared):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(kind, "forward", forward)
+    metric = Opinion("small", SmallSpec) if lane is SmallSpec else Stars()
+    with pytest.raises(ModelError, match="SystemExit: 0"):
+        run(asked, metric)
+
+
+def test_details_are_of_all_samples_and_plain(asked, monkeypatch):
+    for given, said in (
+        ([{"a": 1}], "gave details of 1 samples for 20"),
+        ([{"a": {1, 2}}] * N, "in the details of '0', no JSON value"),
+    ):
+        monkeypatch.setattr(Opinion, "details", lambda self, *_, given=given: given, raising=False)
+        report = gm.evaluate(asked, metrics=[Opinion("small", SmallSpec)], cache=False)
+        assert report["toy-small"].status == "failed"
+        assert said in report["toy-small"].reason
+    monkeypatch.setattr(Opinion, "details", lambda self, *_: [{"m": np.float32(0.5)}] * N)
+    report = gm.evaluate(asked, metrics=[Opinion("small", SmallSpec)], cache=False)
+    assert report["toy-small"].details["7"] == {"m": 0.5}
+
+
+def test_a_score_that_is_missing_has_a_reason(asked, monkeypatch):
+    plain = Opinion.scores
+
+    def scores(self, samples, features):
+        found = plain(self, samples, features)
+        found[3] = np.nan
+        return found
+
+    monkeypatch.setattr(Opinion, "scores", scores)
+    result = gm.evaluate(asked, metrics=[Opinion("small", SmallSpec)], cache=False)["toy-small"]
+    assert result.n == N - 1
+    assert result.details == {"3": {"reason": "it has no score"}}
