@@ -126,18 +126,20 @@ class Sample(_Holder):
 
         An unset field that is optional, such as a mask, is content too; any other is an error.
         """
-        parts = [self._field_digest(field) for field in fields]
-        return parts[0] if len(parts) == 1 else _sha256("\n".join(parts))
+        if len(fields) == 1:
+            return self._field_digest(fields[0])
+        return _sha256("\n".join(map(self._field_digest, fields)))
 
     def _field_digest(self, field: str) -> str:
-        value = self.id if field == "id" else getattr(self, field_of(field).name)
+        if field in self._names:  # before anything else: of media this is asked very often
+            value = self._values[self._names.index(field)]
+            if hasattr(value, "digest"):
+                return str(value.digest())
+        else:
+            value = self.id if field == "id" else getattr(self, field_of(field).name)
         if value is None and not FIELDS[field].optional:
             raise InputError(f"sample {self.id!r} has no {field}")
-        if isinstance(value, str):
-            return _sha256(value)
-        if value is None or isinstance(value, Mapping | list | tuple):
-            return _sha256(canonical_json(value))
-        return str(value.digest())
+        return _sha256(value if isinstance(value, str) else canonical_json(value))
 
 
 def _sha256(text: str) -> str:

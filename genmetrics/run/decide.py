@@ -74,6 +74,7 @@ class Decider:
         self.plan = plan
         self.store = store
         self._conversions: dict[Side, Counter[str]] = {}
+        self._jobs = plan.jobs()
         self._lacking: dict[Side, dict[str, dict[str, Failure]]] = {}
         for failure in plan.failures:
             if failure.extractor is not None:
@@ -204,7 +205,7 @@ class Decider:
 
     def _count_conversions(self, side: Side) -> Counter[str]:
         names: dict[str, set[str]] = {}
-        for job in self.plan.jobs():
+        for job in self._jobs:
             lacking = self._lacking.get(side, {}).get(job.spec.fingerprint, {})
             samples = [
                 who.sample
