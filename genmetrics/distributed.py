@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from genmetrics.core.errors import GenmetricsError, InputError
 from genmetrics.core.metric import Metric
+from genmetrics.core.metric_set import MetricSet
 
-M = TypeVar("M", bound=Metric)
+M = TypeVar("M", bound=Metric | MetricSet)
 
 
 class _Share(NamedTuple):
@@ -27,12 +28,12 @@ def sync(metric: M) -> M:
     that torch gathers do.
 
     Args:
-        metric: This rank's metric. Ids of images must be unique over all ranks; images without
+        metric: This rank's metric, or its set of metrics, which is joined in one go. Ids of images must be unique over all ranks; images without
             ``ids=`` are numbered anew, rank by rank. Give the reference side on one rank only, or
             as ``reference=FILE`` on all.
 
     Returns:
-        A new metric on the same device. With ids it computes the same bits in any world that
+        A new metric, or set, on the same device. With ids it computes the same bits in any world that
         extracted equal features.
 
     Raises:
@@ -60,7 +61,7 @@ def _empty(metric: M) -> M:
     return copy.copy(metric).detached()
 
 
-def _share(metric: Metric) -> _Share:
+def _share(metric: Metric | MetricSet) -> _Share:
     """Take the state; an error becomes a message, or the other ranks would wait for this one."""
     try:
         return _Share(metric.state_dict())

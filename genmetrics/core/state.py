@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ class FeatureRows:
     def next_ids(self, count: int) -> list[str]:
         """Ids for samples that came without."""
         return [f"#{self._numbered + i:09d}" for i in range(count)]
+
+    def mark(self) -> Callable[[], None]:
+        """Return what puts everything back as it is now; no row is copied."""
+        kept = {name: copy.copy(value) for name, value in vars(self).items()}
+        kept["_pieces"] = {role: list(pieces) for role, pieces in self._pieces.items()}
+        return lambda: vars(self).update(kept)
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
         """Add rows; ``features`` maps role to features of exactly these samples.
