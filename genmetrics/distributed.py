@@ -28,13 +28,14 @@ def sync(metric: M) -> M:
     that torch gathers do.
 
     Args:
-        metric: This rank's metric, or its set of metrics, which is joined in one go. Ids of images must be unique over all ranks; images without
+        metric: This rank's metric, or its :class:`~genmetrics.core.metric_set.MetricSet`, which
+            travels in one piece. Ids of images must be unique over all ranks; images without
             ``ids=`` are numbered anew, rank by rank. Give the reference side on one rank only, or
             as ``reference=FILE`` on all.
 
     Returns:
-        A new metric, or set, on the same device. With ids it computes the same bits in any world that
-        extracted equal features.
+        A new metric, or set, on the same device. With ids it computes the same bits in any world
+        that extracted equal features.
 
     Raises:
         InputError: Two ranks hold the same id, or a rank cannot give its state; raised on every

@@ -175,8 +175,8 @@ def _require_metrics(metrics: object) -> None:
             raise UsageError(f"the name {name!r} in a MetricSet is no text; pass one")
         if not isinstance(metric, Metric):
             raise UsageError(
-                f"{name!r} of a MetricSet is {shown(metric)}, not a metric; pass an object such as"
-                " gm.PSNR()"
+                f"{name!r} of a MetricSet is {shown(repr(metric))}, not a metric; pass an object"
+                " such as gm.PSNR()"
             )
         if id(metric) in names:
             raise UsageError(
