@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from genmetrics.core.errors import GenmetricsError, InputError
-from genmetrics.core.metric import Metric
-from genmetrics.core.metric_set import MetricSet
 
-M = TypeVar("M", bound=Metric | MetricSet)
+
+class Joinable(Protocol):
+    """What :func:`sync` needs of a metric, or of a set of them."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything accumulated so far."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace what was accumulated."""
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one accumulated."""
+
+    def detached(self) -> Self:
+        """Part a fresh copy from its original."""
+
+
+M = TypeVar("M", bound=Joinable)
 
 
 class _Share(NamedTuple):
@@ -62,7 +78,7 @@ def _empty(metric: M) -> M:
     return copy.copy(metric).detached()
 
 
-def _share(metric: Metric | MetricSet) -> _Share:
+def _share(metric: Joinable) -> _Share:
     """Take the state; an error becomes a message, or the other ranks would wait for this one."""
     try:
         return _Share(metric.state_dict())
