@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from genmetrics.core.errors import GenmetricsError, InputError
-from genmetrics.core.metric import Metric
 
-M = TypeVar("M", bound=Metric)
+
+class Joinable(Protocol):
+    """What :func:`sync` needs of a metric, or of a set of them."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything accumulated so far."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace what was accumulated."""
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one accumulated."""
+
+    def detached(self) -> Self:
+        """Part a fresh copy from its original."""
+
+
+M = TypeVar("M", bound=Joinable)
 
 
 class _Share(NamedTuple):
@@ -27,13 +44,14 @@ def sync(metric: M) -> M:
     that torch gathers do.
 
     Args:
-        metric: This rank's metric. Ids of images must be unique over all ranks; images without
+        metric: This rank's metric, or its :class:`~genmetrics.core.metric_set.MetricSet`, which
+            travels in one piece. Ids of images must be unique over all ranks; images without
             ``ids=`` are numbered anew, rank by rank. Give the reference side on one rank only, or
             as ``reference=FILE`` on all.
 
     Returns:
-        A new metric on the same device. With ids it computes the same bits in any world that
-        extracted equal features.
+        A new metric, or set, on the same device. With ids it computes the same bits in any world
+        that extracted equal features.
 
     Raises:
         InputError: Two ranks hold the same id, or a rank cannot give its state; raised on every
@@ -60,7 +78,7 @@ def _empty(metric: M) -> M:
     return copy.copy(metric).detached()
 
 
-def _share(metric: Metric) -> _Share:
+def _share(metric: Joinable) -> _Share:
     """Take the state; an error becomes a message, or the other ranks would wait for this one."""
     try:
         return _Share(metric.state_dict())

@@ -1,6 +1,6 @@
 """What one rank of a test does: see some images, join, write the result to FOLDER/RANK.json.
 
-torchrun tests/ranks.py FOLDER N [--same]
+torchrun tests/ranks.py FOLDER N [--same] [--set]
 """
 
 from __future__ import annotations
@@ -30,6 +30,25 @@ def accumulate(images: Iterable[int]) -> gm.Metric:
     return metric
 
 
+def accumulate_set(images: Iterable[int], *, real: bool) -> gm.MetricSet:
+    """A set that saw these images, one an update, and the reference side if it is to have it."""
+    metrics = gm.MetricSet({"psnr": gm.PSNR(), "kd": gm.KDLite(subset_size=4, device="cpu")})
+    if real:
+        seeded = torch.Generator().manual_seed(99)
+        reference = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=seeded)
+        metrics.update(reference, real=True, ids=[f"real-{i}" for i in range(6)])
+    for i in images:
+        generator = torch.Generator().manual_seed(i)
+        image = torch.randint(0, 256, (1, 3, 24, 24), dtype=torch.uint8, generator=generator)
+        metrics.update(image, references=image // 2, ids=[f"image-{i}"])
+    return metrics
+
+
+def describe_set(metrics: gm.MetricSet) -> dict:
+    """Every bit of the results of a set."""
+    return {name: describe(metric) for name, metric in metrics.items()}
+
+
 def describe(metric: gm.Metric) -> dict:
     """Every bit of a result."""
     result = metric.compute()
@@ -47,9 +66,13 @@ def main() -> None:
     folder, n, same = Path(sys.argv[1]), int(sys.argv[2]), "--same" in sys.argv
     distributed.init_process_group("gloo")
     rank, world = distributed.get_rank(), distributed.get_world_size()
-    metric = accumulate(range(n) if same else range(rank, n, world))
+    share = range(n) if same else range(rank, n, world)
     try:
-        said = describe(gm.distributed.sync(metric))
+        if "--set" in sys.argv:
+            metrics = accumulate_set(share, real=rank == 0)
+            said = describe_set(gm.distributed.sync(metrics))
+        else:
+            said = describe(gm.distributed.sync(accumulate(share)))
     except GenmetricsError as error:
         said = {"error": str(error)}
     (folder / f"{rank}.json").write_text(json.dumps(said))

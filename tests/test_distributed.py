@@ -10,7 +10,7 @@ import pytest
 
 import genmetrics as gm
 from genmetrics.core.errors import InputError, ProtocolMismatchError
-from tests.ranks import accumulate, describe, one_thread
+from tests.ranks import accumulate, accumulate_set, describe, describe_set, one_thread
 
 RANKS = Path(__file__).with_name("ranks.py")
 
@@ -48,6 +48,38 @@ def test_an_image_on_two_ranks_is_an_error_on_both(tmp_path):
     assert [line["error"] for line in launch(tmp_path, 2, 4, "--same")] == [
         "rank 1: sample id 'image-0' was given twice; ids must be unique over all updates and ranks"
     ] * 2
+
+
+def test_without_a_process_group_a_set_is_copied_whole():
+    """Formerly an AttributeError: ranks had to be joined metric by metric."""
+    metrics = accumulate_set(range(7), real=True)
+    joined = gm.distributed.sync(metrics)
+    assert isinstance(joined, gm.MetricSet)
+    assert describe_set(joined) == describe_set(metrics)
+    joined.reset()
+    assert metrics["psnr"].compute().n == 7
+
+
+@pytest.mark.slow
+def test_a_set_is_joined_in_one_go(tmp_path):
+    alone = describe_set(accumulate_set(range(7), real=True))
+    assert launch(tmp_path, 2, 7, "--set") == [alone] * 2
+
+
+def test_a_set_takes_one_gather(monkeypatch):
+    gathers = []
+    plain = gm.distributed._gather
+    monkeypatch.setattr(gm.distributed, "_gather", lambda s: gathers.append(s) or plain(s))
+    gm.distributed.sync(accumulate_set(range(1), real=False))
+    assert len(gathers) == 1
+
+
+def test_sets_of_other_names_are_refused_with_the_rank(monkeypatch):
+    mine, other = gm.MetricSet({"a": gm.PSNR()}), gm.MetricSet({"b": gm.PSNR()})
+    shares = [gm.distributed._share(one) for one in (mine, other)]
+    monkeypatch.setattr(gm.distributed, "_gather", lambda share: shares)
+    with pytest.raises(InputError, match="rank 1: the state is of b, this set is of a"):
+        gm.distributed.sync(mine)
 
 
 def test_unlike_protocols_are_refused(monkeypatch):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -210,6 +211,17 @@ class Metric(ABC):
         """Raise if the states do not belong together; called before anything is added."""
         return
 
+    def mark(self, *, reference: bool) -> Callable[[], None]:
+        """Return what puts the state back as it is now, where a later step fails.
+
+        It is called before every update of a :class:`~genmetrics.core.metric_set.MetricSet`. This
+        one copies the whole state; metrics whose state is rows know cheaper ways.
+
+        Args:
+            reference: Whether the reference side may change as well.
+        """
+        return partial(self._load_state, copy.deepcopy(self._state()))
+
     @abstractmethod
     def _compute(self) -> Result:
         """Make the result of at least :attr:`minimum` samples."""
@@ -219,6 +231,8 @@ class Metric(ABC):
 
         Raises:
             ProtocolMismatchError: The protocols differ; the message names the fields.
+            InputError: What they hold does not belong together, such as an id that both have;
+                nothing is added then.
         """
         if type(other) is not type(self):
             raise InputError(f"cannot merge {type(other).__name__} into {type(self).__name__}")
@@ -228,7 +242,12 @@ class Metric(ABC):
         if other is self:
             raise InputError(f"cannot merge {self.protocol.metric} into itself")
         self._check_merge(other)
-        self._merge(other)
+        undo = self.mark(reference=True)
+        try:
+            self._merge(other)
+        except BaseException:
+            undo()
+            raise
         return self
 
     def compute(self) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,22 @@ class FeatureRows:
     def next_ids(self, count: int) -> list[str]:
         """Ids for samples that came without."""
         return [f"#{self._numbered + i:09d}" for i in range(count)]
+
+    def mark(self) -> Callable[[], None]:
+        """Return what puts everything back as it is now.
+
+        Rows are only ever added, or replaced whole, so their number is all that has to be kept.
+        """
+        kept, count = dict(vars(self)), len(self)
+        pieces = {role: len(given) for role, given in self._pieces.items()}
+
+        def undo() -> None:
+            vars(self).update(kept)
+            del self._samples[count:]
+            self._ids = {sample.id for sample in self._samples}
+            self._pieces = {role: self._pieces[role][:n] for role, n in pieces.items()}
+
+        return undo
 
     def append(self, samples: Sequence[Sample], features: Mapping[str, Features]) -> None:
         """Add rows; ``features`` maps role to features of exactly these samples.

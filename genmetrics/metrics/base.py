@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +75,10 @@ class RowsMetric(Metric):
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
         self._rows.load_state_dict(state["rows"])
+
+    def mark(self, *, reference: bool) -> Callable[[], None]:
+        """See :meth:`Metric.mark`; a subclass with a state beside the rows marks it as well."""
+        return self._rows.mark()
 
     def _require(self, side: str, n: int) -> None:
         if n < self.minimum:
@@ -203,6 +207,19 @@ class SetMetric(RowsMetric):
         super()._load_state(state)
         if state["reference"] is not None:
             self._reference.load_state_dict(state["reference"])
+
+    def mark(self, *, reference: bool) -> Callable[[], None]:
+        """See :meth:`Metric.mark`."""
+        undo = super().mark(reference=reference)
+        if not reference:
+            return undo
+        undo_reference = self._reference.mark()
+
+        def back() -> None:
+            undo()
+            undo_reference()
+
+        return back
 
     # -- reference statistics ----------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -143,6 +144,19 @@ class FrechetMetric(SetMetric):
         if state["moments"] is not None:
             self._moments = Moments(len(state["moments"]["mean"]))
             self._moments.load_state_dict(state["moments"])
+
+    def mark(self, *, reference: bool) -> Callable[[], None]:
+        """See :meth:`Metric.mark`; moments are copied only where they may change."""
+        undo = super().mark(reference=reference)
+        if not reference or self._loaded is not None:
+            return undo
+        moments = copy.deepcopy(self._moments)
+
+        def back() -> None:
+            undo()
+            self._moments = moments
+
+        return back
 
     def reference_arrays(self) -> tuple[int, dict[str, np.ndarray]]:
         """Size, mean and covariance of the reference side."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,3 +88,28 @@ def test_state_round_trip_and_records():
 def test_row_counts_must_match_the_samples():
     with pytest.raises(InputError, match="2 rows of image.v for 1 samples"):
         FeatureRows().append([Sample(id="a")], {"image": {"v": np.ones((2, 1))}})
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("how", ["append", "merge", "load"])
+def test_a_mark_puts_back_what_came_after_it(before, how):
+    def filled(names):
+        rows = FeatureRows()
+        if names:
+            samples = [Sample(id=name) for name in names]
+            rows.append(samples, {"role": {"out": np.arange(len(names))}})
+        return rows
+
+    rows, more = filled([f"#{i:09d}" for i in range(before)]), filled(["new", "#000000000"])
+    kept = copy.deepcopy(vars(rows))
+    undo = rows.mark()
+    if how == "append":
+        rows.append([Sample(id="new")], {"role": {"out": np.arange(1)}})
+    elif how == "merge":
+        rows.merge(more)
+    else:
+        rows.load_state_dict(more.state_dict())
+    undo()
+    np.testing.assert_equal(vars(rows), kept)
+    rows.merge(more)
+    assert len(rows) == before + 2
