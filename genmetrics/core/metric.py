@@ -335,10 +335,15 @@ class Metric(ABC):
         if reasons:
             good = [i for i in range(len(samples)) if i not in reasons]
             kept = {role: take(features, good) for role, features in kept.items()}
+        undo = self.mark(reference=real)
+        try:
             self.miss({samples[i].id: why for i, why in reasons.items()}, real=real)
-            samples = [samples[i] for i in good]
-        if samples:
-            self.update_features(samples, kept, real=real)
+            samples = [s for i, s in enumerate(samples) if i not in reasons]
+            if samples:
+                self.update_features(samples, kept, real=real)
+        except BaseException:
+            undo()
+            raise
 
     @abstractmethod
     def miss(self, reasons: Mapping[str, str], *, real: bool = False) -> None:

@@ -14,7 +14,6 @@ from genmetrics.core.loop import Loop, as_items
 from genmetrics.core.metric import Metric
 from genmetrics.core.result import Result
 from genmetrics.core.rows import Features
-from genmetrics.core.state import as_samples
 
 
 class MetricSet(Mapping[str, Metric]):
@@ -91,7 +90,7 @@ class MetricSet(Mapping[str, Metric]):
         with _all_or_none(chosen, reference=real):
             for metric, items, found in ready:
                 if items:
-                    metric.update_features(as_samples(items), found, real=real)
+                    metric.accept(items, found, real=real)
 
     def _require_used(self, chosen: Sequence[Metric], given: Mapping[str, Any]) -> None:
         if not chosen:

@@ -57,11 +57,13 @@ class FeatureRows:
         """
         kept, count = dict(vars(self)), len(self)
         pieces = {role: len(given) for role, given in self._pieces.items()}
+        missed = dict(self.missed)
 
         def undo() -> None:
             vars(self).update(kept)
             del self._samples[count:]
-            self._ids = {sample.id for sample in self._samples}
+            self.missed = missed
+            self._ids = {sample.id for sample in self._samples} | missed.keys()
             self._pieces = {role: self._pieces[role][:n] for role, n in pieces.items()}
 
         return undo

@@ -253,3 +253,18 @@ def test_what_is_no_set_of_metrics_is_refused_in_words():
             gm.MetricSet({"fd": wrong})
     with pytest.raises(UsageError, match="the name 1 in a MetricSet is no text"):
         gm.MetricSet({1: one})
+
+
+def test_answers_that_are_missing_are_nan_in_a_set_too():
+    from tests.run.lane_toys import Stars
+
+    both = gm.MetricSet({"stars": Stars(), "psnr": gm.PSNR()})
+    both.update(
+        pictures(3, 0), references=pictures(3, 1), prompts=["a", "aa", "aaa"], ids=["1", "3", "4"]
+    )
+    found = both.compute()
+    assert (found["stars"].n, found["psnr"].n) == (2, 3)
+    assert found["stars"].details["3"] == {"reason": "refused to answer"}
+    with pytest.raises(InputError, match="'3' was given twice"):
+        both.update(pictures(1, 0), references=pictures(1, 1), prompts=["a"], ids=["3"])
+    assert both.compute() == found

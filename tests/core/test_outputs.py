@@ -101,7 +101,12 @@ def test_numbers_of_numpy_become_plain_and_what_json_lacks_is_named():
     deep = []
     for _ in range(100):
         deep = [deep]
-    for wrong, said in ((float("nan"), "nan"), ({1, 2}, "1, 2"), (deep, "levels"), (10**400, "1000")):
+    for wrong, said in (
+        (float("nan"), "nan"),
+        ({1, 2}, "1, 2"),
+        (deep, "levels"),
+        (10**400, "1000"),
+    ):
         with pytest.raises(ValueError, match=said):
             plain_json(wrong)
     features, faults = plain_records(Spec(), {**sound(2), "r": [{"x": np.nan}, {"x": 1}]})

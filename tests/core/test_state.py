@@ -91,7 +91,7 @@ def test_row_counts_must_match_the_samples():
 
 
 @pytest.mark.parametrize("before", [0, 3])
-@pytest.mark.parametrize("how", ["append", "merge", "load"])
+@pytest.mark.parametrize("how", ["append", "merge", "load", "miss"])
 def test_a_mark_puts_back_what_came_after_it(before, how):
     def filled(names):
         rows = FeatureRows()
@@ -107,6 +107,8 @@ def test_a_mark_puts_back_what_came_after_it(before, how):
         rows.append([Sample(id="new")], {"role": {"out": np.arange(1)}})
     elif how == "merge":
         rows.merge(more)
+    elif how == "miss":
+        rows.miss({"new": "no answer", "#000000007": "none"})
     else:
         rows.load_state_dict(more.state_dict())
     undo()
