@@ -221,9 +221,15 @@ def _sorted_out(archive: str, members: Sequence[Member], *, packed: bool = False
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
-    """Return the visible names that come more than once."""
-    counts = Counter(name.removeprefix("./") for name in names)
-    return [name for name, count in counts.items() if count > 1 and is_visible(name)]
+    """Return the visible names that come more than once, each as the last member has it."""
+    seen: dict[str, str] = {}
+    twice: dict[str, None] = {}
+    for name in names:
+        plain = name.removeprefix("./")
+        if plain in seen:
+            twice[plain] = None
+        seen[plain] = name
+    return [seen[plain] for plain in twice if is_visible(plain)]
 
 
 def _behind_links(
