@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from numbers import Real
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -125,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 def _finite(value: Any) -> bool:
     # a comparison, since whole numbers beyond every float are no error yet
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _questions(item: Item) -> Iterator[Load]:
