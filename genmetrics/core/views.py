@@ -7,13 +7,14 @@ the parts that are under way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
-from genmetrics.core.errors import InputError, UsageError, did_you_mean
+from genmetrics.core.errors import InputError, UsageError, did_you_mean, shown
 from genmetrics.core.sample import Item
 
 Load = Callable[[], Item]
@@ -90,19 +91,46 @@ class _Once:
 
 def _crops(item: Item) -> Iterator[Load]:
     height, width = item.image.shape[-2:]
-    for i, box in enumerate(item.boxes):
-        x1, y1, x2, y2 = (round(edge) for edge in box)
+    for i, box in enumerate(_entries(item, "boxes")):
+        if not isinstance(box, list) or len(box) != 4 or not all(map(_finite, box)):
+            raise InputError(
+                f"box {i} of {item.id!r} is {shown(repr(box))}; give [x1, y1, x2, y2], four finite"
+                " numbers in pixels"
+            )
+        x1, y1, x2, y2 = map(round, box)
         if not (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
             raise InputError(
-                f"box {i} of {item.id!r} is {list(box)} in a picture of {width}x{height}; give"
+                f"box {i} of {item.id!r} is {box} in a picture of {width}x{height}; give"
                 " [x1, y1, x2, y2] in pixels inside it"
             )
         picture = item.image[:, y1:y2, x1:x2]
         yield partial(_part, item, i, image=picture)
 
 
+def _entries(item: Item, field: str) -> list[Any]:
+    """Return the list that a field of an item must be."""
+    entries: Any = _plain(getattr(item, field))
+    if not isinstance(entries, list):
+        raise InputError(f"{field} of {item.id!r} is {shown(repr(entries))}; give a list")
+    return entries
+
+
+def _plain(value: Any) -> Any:
+    """Make lists of arrays, tensors and tuples, also inside lists; anything else stays."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _finite(value: Any) -> bool:
+    # a comparison, since whole numbers beyond every float are no error yet
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
 def _questions(item: Item) -> Iterator[Load]:
-    for i, question in enumerate(item.questions):
+    for i, question in enumerate(_entries(item, "questions")):
+        if not isinstance(question, str):
+            raise InputError(f"question {i} of {item.id!r} is {shown(repr(question))}; give a text")
         yield partial(_part, item, i, question=question)
 
 

@@ -52,15 +52,19 @@ _LIST_ERRORS = (
 
 
 class TarMembers(NamedTuple):
-    """What lies in a tar, by name: images, other plain files, and how many files there are."""
+    """What lies in a tar, by name: images, other plain files, and how many files there are.
+
+    ``twice`` are the names that more than one member has.
+    """
 
     images: dict[str, SpanMedia]
     others: dict[str, SpanMedia]
     seen: int
+    twice: Sequence[str] = ()
 
     def listing(self) -> Listing:
         """Return the images; of files whose suffix says nothing, the first bytes are read."""
-        return _listing(self.images, self.others, self.seen)
+        return _listing(self.images, self.others, self.seen, self.twice)
 
 
 def is_archive(path: Path) -> bool:
@@ -79,7 +83,8 @@ def list_archive(path: Path) -> Listing:
     A zip or tar counts whole, at any depth. Pictures are known by their suffix, or by their first
     bytes where the suffix says nothing. Folders that all images share are no part of the names,
     so an archive of a folder has the same ids as the folder. Of two members with one name the later
-    counts, as it would on unpacking. Rows of an array are named by their number.
+    counts, as it would on unpacking, and the name is in ``twice``. Rows of an array are named by
+    their number.
 
     Raises:
         InputError: The archive is damaged, or holds what cannot be read here.
@@ -92,7 +97,7 @@ def list_archive(path: Path) -> Listing:
 def scan_tar(path: Path) -> TarMembers:
     """List the members of a tar from their headers; the content of none is read.
 
-    Hidden members are left out. Of two with one name the later counts.
+    Hidden members are left out. Of two with one name the later counts; the name is in ``twice``.
 
     Raises:
         InputError: The archive is damaged, or a picture is a link that leads out of it.
@@ -116,6 +121,7 @@ def _list_zip(archive: str) -> Listing:
     found: dict[str, StoredMedia] = {}
     others: dict[str, StoredMedia] = {}
     seen = 0
+    twice: dict[str, None] = {}
     with zipfile.ZipFile(archive) as file:
         for info in file.infolist():
             seen += not info.is_dir()
@@ -125,7 +131,10 @@ def _list_zip(archive: str) -> Listing:
             picture = is_image(name)
             if picture or is_unknown(name):
                 _require_plain(archive, info)
-            (found if picture else others)[name] = ZipMedia(
+            chosen = found if picture else others
+            if name in chosen:
+                twice[name] = None
+            chosen[name] = ZipMedia(
                 archive,
                 name,
                 info.header_offset,
@@ -134,7 +143,7 @@ def _list_zip(archive: str) -> Listing:
                 info.compress_type,
                 info.CRC,
             )
-    return _listing(found, others, seen)
+    return _listing(found, others, seen, list(twice))
 
 
 def _name_in_zip(info: zipfile.ZipInfo) -> str:
@@ -174,13 +183,15 @@ def _scan_tar(archive: str) -> TarMembers:
         else Path(archive).open("rb", buffering=0) as stream,
         tarfile.open(fileobj=stream, mode="r:") as file,
     ):
-        members = {info.name.removeprefix("./"): info for info in file}
+        infos = list(file)
+        members = {info.name.removeprefix("./"): info for info in infos}
+        twice = _repeated(info.name for info in infos if not info.isdir())
         found = [_place(archive, info, members) for info in members.values() if not info.isdir()]
         # Listing stops without a word where a cut archive ends; a whole one ends with a zero block.
         stream.seek(file.offset)
         if any(block := stream.read(tarfile.BLOCKSIZE)) or len(block) < tarfile.BLOCKSIZE:
             raise ValueError("it has no end marker where the last file ends")
-    return _sorted_out(archive, found, packed=packed)
+    return _sorted_out(archive, found, packed=packed)._replace(twice=twice)
 
 
 def _place(archive: str, info: tarfile.TarInfo, members: dict[str, tarfile.TarInfo]) -> Member:
@@ -205,7 +216,20 @@ def _sorted_out(archive: str, members: Sequence[Member], *, packed: bool = False
         if size >= 0 and is_visible(name):
             chosen = images if is_image(name) else others
             chosen[name] = SpanMedia(archive, name, offset, size, packed)
-    return TarMembers(images, others, len(named))
+    twice = _repeated(member.name for member in members) if len(named) < len(members) else []
+    return TarMembers(images, others, len(named), twice)
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    """Return the visible names that come more than once, each as the last member has it."""
+    seen: dict[str, str] = {}
+    twice: dict[str, None] = {}
+    for name in names:
+        plain = name.removeprefix("./")
+        if plain in seen:
+            twice[plain] = None
+        seen[plain] = name
+    return [seen[plain] for plain in twice if is_visible(plain)]
 
 
 def _behind_links(
@@ -227,7 +251,10 @@ def _behind_links(
 
 
 def _listing(
-    images: Mapping[str, StoredMedia], others: Mapping[str, StoredMedia], seen: int
+    images: Mapping[str, StoredMedia],
+    others: Mapping[str, StoredMedia],
+    seen: int,
+    twice: Sequence[str],
 ) -> Listing:
     found = dict(images)
     ignored: Counter[str] = Counter()
@@ -237,7 +264,8 @@ def _listing(
         else:
             ignored[kind_of(name)] += 1
     names = without_shared_folders(found)
-    return Listing(list(zip(names, found.values(), strict=True)), seen, ignored)
+    again = [name for name in twice if name in found]
+    return Listing(list(zip(names, found.values(), strict=True)), seen, ignored, again)
 
 
 def is_visible(name: str) -> bool:

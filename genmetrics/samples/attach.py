@@ -122,9 +122,10 @@ def require_filled(samples: Iterable[Sample], field: Field, where: str) -> None:
     """Raise :class:`InputError` naming every sample without a field; an empty text is none."""
     empty = [sample.id for sample in samples if not carries(sample, field.name)]
     if empty:
+        samples_have = "1 sample has" if len(empty) == 1 else f"{len(empty)} samples have"
         raise InputError(
-            f"{where}: {len(empty)} samples have an empty {field.called} or none: {quoted(empty)};"
-            f" {field.kind} metrics need one"
+            f"{where}: {samples_have} an empty {field.called} or none: {quoted(empty)}; fill the"
+            f" column {field.name!r}, which must have one for each"
         )
 
 
@@ -144,7 +145,7 @@ def without_missing(
         allow_missing: Leave them out instead of refusing.
 
     Returns:
-        Samples with the prompt, reference and spec that ``fields`` asks for, and the ids of the
+        Samples with what ``fields`` asks for, and the ids of the
         others. An image without mask stays, as in :func:`attach`, and is named. A field that
         no sample has is left to the metrics, which say where it can come from.
 
@@ -152,19 +153,22 @@ def without_missing(
         PairingError: Some lack a field, all are listed; or none has all of them.
     """
     gone: dict[str, list[str]] = {}
-    for field in (f for f in FIELDS if f in fields and f not in ("image", "video")):
+    for field in (f for f in FIELDS if f in fields):
         bare = [sample.id for sample in samples if not carries(sample, field)]
         if bare and len(bare) < len(samples):
             gone[field] = bare
     lacking = {id_ for field in gone if not FIELDS[field].optional for id_ in gone[field]}
     kept = [sample for sample in samples if sample.id not in lacking]
     if gone and not (allow_missing and kept):
-        counts = [
-            _count(bare, "image", "images", f"has no {field}") for field, bare in gone.items()
-        ]
+        counts = [_count(bare, *_whole(field), f"has no {field}") for field, bare in gone.items()]
         fix = f"add them{_ALLOW if kept else ''}"
         raise PairingError(f"{os.fspath(path)}: {''.join(counts)}{fix}")
     return kept, list(dict.fromkeys(id_ for bare in gone.values() for id_ in bare))
+
+
+def _whole(field: str) -> tuple[str, str]:
+    """What lacks a field, for one and for several."""
+    return ("sample", "samples") if field in ("image", "video") else ("image", "images")
 
 
 def carries(sample: Sample, field: str) -> bool:

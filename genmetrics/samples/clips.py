@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from genmetrics.core.errors import InputError
 from genmetrics.core.sample import Decoded
-from genmetrics.samples.listing import list_folder, no_images
+from genmetrics.samples.listing import list_folder, no_images, quoted, without_suffix
 from genmetrics.samples.media import FileMedia
 
 
@@ -48,10 +49,12 @@ class FrameFolder:
         """Yield what decodes each frame.
 
         Raises:
-            InputError: The folder cannot be read, or holds no picture.
+            InputError: The folder cannot be read, holds no picture, or two of one name (``0.png``
+                and ``0.jpg``), of which none is the first.
         """
         return (media.load for media in self._media())
 
+<<<<<<< HEAD
     def _media(self) -> tuple[FileMedia, ...]:
         """Return the frames, listed once: each knows by its digest whether it was changed since."""
         if not self._frames:
@@ -59,10 +62,31 @@ class FrameFolder:
         return self._frames
 
     def _list(self) -> tuple[FileMedia, ...]:
+=======
+    def ignored(self) -> Counter[str]:
+        """Count the files of the folder that are no frames, by kind; no frame is opened."""
+        try:
+            return Counter(list_folder(Path(self.path)).ignored)
+        except InputError:
+            return Counter()  # it fails by name when its frames are read
+
+    def _media(self) -> list[FileMedia]:
+>>>>>>> w-samples2
         folder = Path(self.path)
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder of frames; check the path")
         listing = list_folder(folder)
         if not listing.images:
             raise no_images(folder, listing.seen)
+<<<<<<< HEAD
         return tuple(FileMedia(media.name) for _, media in listing.images)
+=======
+        stems = Counter(without_suffix(name) for name, _ in listing.images)
+        if len(stems) < len(listing.images):
+            same = [name for name, _ in listing.images if stems[without_suffix(name)] > 1]
+            raise InputError(
+                f"{folder} holds {quoted(same)}, frames of one name in several formats; keep one"
+                " of each"
+            )
+        return [FileMedia(media.name) for _, media in listing.images]
+>>>>>>> w-samples2

@@ -29,6 +29,8 @@ class Listing(NamedTuple):
     seen: int
     ignored: Mapping[str, int] = {}
     """How many files are no pictures, by kind; hidden ones do not count."""
+    twice: Sequence[str] = ()
+    """Names that an archive has more than once; of each the last member counts."""
 
 
 class ListedSamples(NamedTuple):
@@ -39,9 +41,20 @@ class ListedSamples(NamedTuple):
     """Files that are no pictures, by kind."""
     missing: Sequence[str] = ()
     """What has no image, by name, where that was allowed."""
+    twice: Sequence[str] = ()
+    """Names that an archive has more than once; of each the last member counts."""
 
     def notes(self, where: object) -> tuple[str, ...]:
-        """Count the files that are no pictures, in one line; empty where there are none."""
+        """Count the files that are no pictures, and the names that come twice; a line each."""
+        return (*self._ignored(where), *self._twice(where))
+
+    def _twice(self, where: object) -> tuple[str, ...]:
+        if not self.twice:
+            return ()
+        names = "1 name comes" if len(self.twice) == 1 else f"{len(self.twice)} names come"
+        return (f"{where}: {names} more than once ({quoted(self.twice)}); the last one counts",)
+
+    def _ignored(self, where: object) -> tuple[str, ...]:
         if not self.ignored:
             return ()
         counts = sorted(self.ignored.items(), key=lambda row: (-row[1], row[0]))

@@ -100,7 +100,7 @@ class _Folders:
 
 
 def _file(row: Row, folders: _Folders) -> str | None:
-    """Return the row's file; None for a row that has a clip in its place."""
+    """Return the row's file; None for a row that has a clip, or an empty cell, in its place."""
     if file := row.text("file"):
         return file
     if row.text("video"):
@@ -110,6 +110,8 @@ def _file(row: Row, folders: _Folders) -> str | None:
         raise InputError(f"{row.where} has no 'file' and no 'id' (columns: {columns})")
     *parents, name = id_.split("/")
     matches = folders.images(folders.place("/".join(parents), row.where), name)
+    if not matches and "video" in row.cells:
+        return None  # an empty cell: whether the sample can be left out is not ours to say
     if len(matches) != 1:
         found = f"{quoted(matches)} all fit" if matches else "no image of that name"
         raise InputError(

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from PIL import Image
 
-from genmetrics.core.errors import InputError, shown
+from genmetrics.core.errors import InputError, one_line, shown
 from genmetrics.core.files import is_path
 from genmetrics.core.sample import Decoded, Sample
 from genmetrics.samples.image import from_pillow
@@ -68,7 +68,8 @@ class MemoryMedia:
         """Return it as uint8 RGB ``(H, W, 3)``.
 
         Raises:
-            InputError: It is no picture, or not the one any more that :meth:`digest` told of.
+            InputError: It is no picture, or not the one any more that :meth:`digest` told of, or
+                what makes it raised.
         """
         found = self._decoded()
         if self._digest is not None and _sha256(found.pixels) != self._digest:
@@ -78,7 +79,12 @@ class MemoryMedia:
         return found
 
     def _decoded(self) -> Decoded:
-        value = self._get()
+        try:
+            value = self._get()
+        except Exception as error:  # whatever the user's data set raises: this row cannot be used
+            raise InputError(
+                f"{self.name} cannot be read: {_cause(error)}; mend or remove it"
+            ) from error
         if isinstance(value, Image.Image):
             return from_pillow(value, self.name)
         if _is_tensor(value):
@@ -103,11 +109,12 @@ def samples_in_memory(source: Any, name: str) -> list[Sample]:
         Samples in the order of the source; ids are file names without suffix, or numbers.
 
     Raises:
-        InputError: Something else, or nothing in it; of data sets only the first row is looked at.
+        InputError: Something else, or nothing in it; of a data set only the first row that can be
+            read is looked at.
     """
     if isinstance(source, list | tuple) and source and all(map(is_path, source)):
         return _of_paths([os.fspath(path) for path in source], name)
-    getters = _getters(source)
+    getters = _getters(source, name)
     if getters is None:
         raise InputError(f"{name} is {_what(source)}; pass {TAKEN}")
     if not getters:
@@ -117,7 +124,7 @@ def samples_in_memory(source: Any, name: str) -> list[Sample]:
     ]
 
 
-def _getters(source: Any) -> Sequence[Callable[[], Any]] | None:
+def _getters(source: Any, name: str) -> Sequence[Callable[[], Any]] | None:
     """What returns each picture; None for what holds none."""
     if _is_tensor(source) or isinstance(source, np.ndarray):
         axis = 1 if _is_tensor(source) else 3
@@ -128,9 +135,37 @@ def _getters(source: Any) -> Sequence[Callable[[], Any]] | None:
         return None if wrong else [_item(source, i) for i in range(len(source))]
     if isinstance(source, Mapping | str | bytes) or not _is_sequence(source):
         return None
-    if len(source) and not _has_image(source[0]):
+    if len(source) and not _has_image(_first_row(source, name)):
         return None
     return [_row(source, i) for i in range(len(source))]
+
+
+def _first_row(source: Any, name: str) -> Any:
+    """Return the first row that can be read; one that cannot is found by name when it is read."""
+    failed: Exception | None = None
+    for i in range(min(len(source), _TRIED)):
+        try:
+            row = source[i]
+        except Exception as error:  # as in MemoryMedia
+            failed = failed or error
+        else:
+            if row is not None:
+                return row
+    if failed is None:
+        return None
+    raise InputError(
+        f"{name} ({described(source)}) has no row among its first {_TRIED} that can be read:"
+        f" {_cause(failed)}; pass {TAKEN}"
+    ) from failed
+
+
+_TRIED = 16
+
+
+def _cause(error: Exception) -> str:
+    """Say what was raised; an exception's text alone may be a bare key."""
+    kind, said = type(error).__name__, one_line(error)
+    return said if said == kind else f"{kind}: {said}"
 
 
 def _item(source: Any, i: int) -> Callable[[], Any]:

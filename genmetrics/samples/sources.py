@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from genmetrics.core.sample import Sample
 from genmetrics.core.state import natural_key
 from genmetrics.samples.archives import ARCHIVES, is_archive, is_tar, list_archive, scan_tar
 from genmetrics.samples.bundles import KINDS, Bundle, bundle_files, find_bundle, kind_of_shard
+from genmetrics.samples.clips import FrameFolder
 from genmetrics.samples.columns import read_columns
 from genmetrics.samples.geneval import is_geneval, read_geneval
 from genmetrics.samples.kinds import is_image
@@ -165,14 +167,18 @@ def _read_folder(path: Path, recursive: bool, allow_missing: bool) -> ListedSamp
         raise no_images(path, 1, f"; it is a single file, pass {_SINGLE}")
     if files:
         return _read_bundle(Bundle(str(path), files, {}), allow_missing)
-    return ListedSamples(_plain(path, listing, recursive), listing.ignored)
+    samples = _plain(path, listing, recursive)
+    return ListedSamples(samples, listing.ignored, twice=listing.twice)
 
 
 def _plain(path: Path, listing: Listing, recursive: bool) -> list[Sample]:
     if not listing.images:
         below = path.is_dir() and not recursive and _any_below(path)
-        hint = "; its subfolders hold images, pass --recursive" if below else ""
-        raise no_images(path, listing.seen, hint)
+        hint = (
+            "; its subfolders hold images: pass --recursive, or, where each is a clip of frames, a"
+            " manifest with a column video"
+        )
+        raise no_images(path, listing.seen, hint if below else "")
     ids = unique_ids([name for name, _ in listing.images])
     media = [image for _, image in listing.images]
     return [Sample(id=id_, image=image) for id_, image in zip(ids, media, strict=True)]
@@ -193,7 +199,10 @@ def _any_below(folder: Path) -> bool:
 def _read_manifest(path: Path, recursive: bool, allow_missing: bool) -> ListedSamples:
     if not path.is_file():
         raise InputError(f"{path} is not a file; layout manifest expects {' or '.join(TABLES)}")
-    return ListedSamples(read_manifest(path))
+    samples = read_manifest(path)
+    clips = (s.video for s in samples if isinstance(s.video, FrameFolder))
+    ignored: Counter[str] = sum((clip.ignored() for clip in clips), Counter())
+    return ListedSamples(samples, ignored)
 
 
 def _read_geneval(path: Path, recursive: bool, allow_missing: bool) -> ListedSamples:

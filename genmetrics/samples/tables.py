@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, shown
 from genmetrics.core.fields import Field
 from genmetrics.samples.image import read_file
 
@@ -40,14 +40,24 @@ class Row(NamedTuple):
         raise InputError(f"{self.where}: {column!r} is {value!r}; expected text")
 
     def record(self, column: str) -> Mapping[str, Any] | list[Any] | None:
-        """Return a cell that holds a JSON object or list (in csv: its text), None where absent."""
+        """Return a cell that holds a JSON object or list (in csv: its text), None where absent.
+
+        Raises:
+            InputError: The cell holds something else.
+        """
         value = self.cells.get(column)
-        if isinstance(value, str) and value:
-            value = _json(value, f"{self.where}: {column!r}")
-        if value is None or value == "":
+        if isinstance(value, str):
+            text = value.strip()
+            if text in ("", "null"):
+                return None
+            if text[0] in "{[":
+                value = _json(text, f"{self.where}: {column!r}")
+        if value is None:
             return None
         if not isinstance(value, dict | list):
-            raise InputError(f"{self.where}: {column!r} is {value!r}; expected a JSON object")
+            raise InputError(
+                f"{self.where}: {column!r} is {shown(repr(value))}; expected a JSON object or list"
+            )
         return value
 
 

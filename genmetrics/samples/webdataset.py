@@ -66,7 +66,7 @@ def read_webdataset(
     Returns:
         Samples in the order of the shards. The id is the key without the folders that all keys
         share, behind the name of its shard where two shards have it. Also keys that have no image,
-        and files that are no pictures and belong to none.
+        and files that are no pictures and belong to none, and members that come twice.
 
     Raises:
         InputError: A damaged shard, a key with several images or none, a text that cannot be read.
@@ -77,10 +77,12 @@ def read_webdataset(
     found: list[_Found] = []
     ignored: Counter[str] = Counter()
     missing: list[str] = []
+    twice: list[str] = []
     seen = 0
     for shard in shards:
         members = scan(Path(shard))
         seen += members.seen
+        twice += [f"{shard}!{name}" for name in members.twice]
         inside = _read_shard(shard, members, chosen)
         if inside.bare and not allow_missing:
             what = f"{chosen['image']!r}" if chosen.get("image") else "image"
@@ -98,7 +100,7 @@ def read_webdataset(
         for one, id_ in zip(found, _ids(found), strict=True)
         for prompt, spec in [_texts(one, chosen.get("prompt"))]
     ]
-    return ListedSamples(samples, ignored, missing)
+    return ListedSamples(samples, ignored, missing, twice)
 
 
 def is_webdataset(members: TarMembers) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -219,6 +220,51 @@ def test_a_part_that_is_wrong_fails_its_sample_for_that_extractor(pictures):
     assert report["toy-seen"].n == 1
 
 
+NUMBERS = "four finite numbers in pixels"
+
+
+@pytest.mark.parametrize(
+    ("boxes", "said"),
+    [
+        ([0, 0, 8, 8], f"box 0 of 'x' is 0; give [x1, y1, x2, y2], {NUMBERS}"),
+        ([[0, 0, 4, 4], [0, 0, 8]], "box 1 of 'x' is [0, 0, 8]; give"),
+        ([["0", "0", "8", "8"]], "box 0 of 'x' is ['0', '0', '8', '8']; give"),
+        ([[False, 0, True, 8]], "box 0 of 'x' is [False, 0, True, 8]; give"),
+        ([[0, 0, float("nan"), 8]], "box 0 of 'x' is [0, 0, nan, 8]; give"),
+        ([[0, 0, 10**400, 8]], "box 0 of 'x' is [0, 0, 1"),
+        ([{"x1": 0}], "box 0 of 'x' is {'x1': 0}; give"),
+        ({"a": [0, 0, 8, 8]}, "boxes of 'x' is {'a': [0, 0, 8, 8]}; give a list"),
+        (["abcd"], "box 0 of 'x' is 'abcd'; give"),
+    ],
+)
+def test_boxes_of_another_shape_are_one_line_with_sample_and_entry(boxes, said):
+    item = Item(id="x", image=torch.zeros(3, 10, 20, dtype=torch.uint8), boxes=boxes)
+    with pytest.raises(InputError) as caught:
+        list(view_of("crops").loads(item))
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [tuple, np.array, torch.tensor, list])
+def test_boxes_may_be_arrays_and_tensors(make):
+    image = torch.zeros(3, 10, 20, dtype=torch.uint8)
+    item = Item(id="x", image=image, boxes=[make([0, 0, 4, 5]), make([0.2, 0.0, 8.0, 4.0])])
+    assert [load().image.shape[1:] for load in view_of("crops").loads(item)] == [(5, 4), (4, 8)]
+
+
+@pytest.mark.parametrize(
+    ("questions", "said"),
+    [
+        ("why?", "questions of 'x' is 'why?'; give a list"),
+        ({"q": "why?"}, "questions of 'x' is {'q': 'why?'}; give a list"),
+        (["why?", 3], "question 1 of 'x' is 3; give a text"),
+    ],
+)
+def test_questions_that_are_no_texts_are_one_line_with_sample_and_entry(questions, said):
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        list(view_of("questions").loads(Item(id="x", questions=questions)))
+
+
 def test_pairs_of_frames_are_pairs(tmp_path):
     manifest = write_clips(tmp_path / "clips", [1, 4])
     spec = SquaredErrorSpec(view="frame_pairs")
@@ -259,3 +305,20 @@ def test_an_unknown_view_is_a_slip_of_the_pen():
     with pytest.raises(UsageError, match="view 'frame' is unknown.*did you mean 'frames'"):
         _ = FrameSpec(view="frame").reads
     assert set(VIEWS) == {"whole", "frames", "frame_pairs", "crops", "questions"}
+
+
+def test_a_clip_that_a_manifest_leaves_empty_is_left_out_where_that_is_allowed(tmp_path):
+    manifest = write_clips(tmp_path / "clips", [3, 4])
+    with manifest.open("a") as file:
+        file.write('{"id": "z", "video": ""}\n')
+    with pytest.raises(
+        InputError, match=r"1 sample has no video \('z'\); add them, or pass --allow"
+    ):
+        gm.evaluate(manifest, metrics=[Steadiness()], cache=False)
+    report = gm.evaluate(manifest, metrics=[Steadiness()], cache=False, allow_missing=True)
+    assert set(report["toy-steadiness"].per_sample) == {"c0", "c1"}
+    assert list(report.missing) == ["z"]
+    bare = tmp_path / "clips" / "bare.jsonl"
+    bare.write_text('{"id": "z", "video": ""}\n')
+    with pytest.raises(InputError, match="video"):
+        gm.evaluate(bare, metrics=[Steadiness()], cache=False, allow_missing=True)

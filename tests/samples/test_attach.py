@@ -278,3 +278,23 @@ def test_several_of_a_field_are_called_by_their_plural(tmp_path):
     rows = [{"id": name, "questions": ["how many?"]} for name in "xyz"]
     with pytest.raises(PairingError, match=r"3 questions have no image \('x', 'y', 'z'\)"):
         attach([Sample(id="a")], FIELDS["questions"], table(tmp_path / "q.jsonl", rows))
+
+
+@pytest.mark.parametrize("cell", ["", None])
+def test_an_empty_cell_for_a_clip_is_left_out_by_name(tmp_path, cell):
+    rows = [{"id": "a", "video": "a"}, {"id": "z", "video": cell}]
+    path = table(tmp_path / "m.jsonl", rows)
+    samples = read_samples(path)
+    with pytest.raises(PairingError, match=r"1 sample has no video \('z'\); add .*--allow-missing"):
+        without_missing(samples, ["video"], path)
+    kept, missing = without_missing(samples, ["video"], path, allow_missing=True)
+    assert ([s.id for s in kept], missing) == (["a"], ["z"])
+    assert without_missing(samples, ["prompt"], path) == (samples, [])
+
+
+def test_an_empty_record_says_which_column_is_to_be_filled(tmp_path):
+    path = table(tmp_path / "b.jsonl", [{"id": "a", "boxes": []}])
+    with pytest.raises(
+        InputError, match=r"1 sample has an empty list of boxes or none: 'a'; fill the column 'box"
+    ):
+        attach([Sample(id="a")], FIELDS["boxes"], path)

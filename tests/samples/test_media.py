@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
 import pickle
+import re
 import tarfile
 import tempfile
+import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +22,7 @@ from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError
 from genmetrics.samples.media import ArrayMedia, FileMedia, MissingMedia
-from genmetrics.samples.sources import read_samples
+from genmetrics.samples.sources import list_samples, read_samples
 from tests.samples.make import H, W, encode, picture, sound
 
 RGB = np.asarray(picture())
@@ -144,12 +147,38 @@ def test_junk_in_archives_is_left_out(tmp_path):
         assert samples[1].path == f"{path}!gen/10.PNG"
 
 
-def test_of_members_with_one_name_the_last_counts(tmp_path):
-    path = tmp_path / "a.tar"
-    write_tar(path, "w", {"a.png": FILES["0.png"]})
-    write_tar(path, "a", {"a.png": FILES["3.png"]})
-    (sample,) = read_samples(path)
-    assert sample.image.read() == FILES["3.png"]
+def repeated(folder, name):
+    """An archive that has ``a.png`` twice, with a note and a hidden file that come twice as well.
+
+    ``long.tar`` has a name that only the standard library reads.
+    """
+    path = folder / name
+    files = {"a.png": FILES["0.png"], "b.png": FILES["1.png"], "n.txt": b"1", ".h.png": b"1"}
+    later = {"a.png": FILES["3.png"], "n.txt": b"2", ".h.png": b"2"}
+    if name == "a.zip":
+        write_zip(path, files)
+        with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
+            warnings.simplefilter("ignore", UserWarning)  # zipfile's own, of each name
+            for member, data in later.items():
+                archive.writestr(member, data)
+        return path
+    write_tar(path, "w", files | ({"x" * 120 + ".txt": b""} if name == "long.tar" else {}))
+    write_tar(path, "a", {f"./{member}": data for member, data in later.items()})
+    if name == "a.tar.gz":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tar", "long.tar", "a.tar.gz", "a.zip"])
+def test_of_members_with_one_name_the_last_counts_and_a_note_names_it(tmp_path, name):
+    path = repeated(tmp_path, name)
+    found = list_samples(path)
+    assert [sample.id for sample in found.samples] == ["a", "b"]
+    assert found.samples[0].image.read() == FILES["3.png"]
+    _, note = found.notes(path)
+    assert re.fullmatch(
+        rf"{path}: 1 name comes more than once \('(\./)?a\.png'\); the last one counts", note
+    )
 
 
 def test_links_in_a_tar_count_as_in_a_folder(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,81 @@ def test_an_evaluation_refuses_what_is_no_set() -> None:
         gm.evaluate(7, metrics="psnr")
     with pytest.raises(InputError, match=r"reference is a float \(1.5\); pass a path"):
         gm.evaluate(PIXELS, reference=1.5, metrics="fd-lite")
+
+
+# -- a row that raised ended the run ---------------------------------------------------------------
+
+
+class Raising(Rows):
+    """A data set of which some rows raise."""
+
+    def __init__(self, images: list[Any], bad: dict[int, Exception]) -> None:
+        super().__init__(images)
+        self.bad = bad
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        if i in self.bad:
+            raise self.bad[i]
+        return super().__getitem__(i)
+
+
+NOISE = np.random.default_rng(1).integers(0, 256, (12, 24, 20, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("disk gone"), "OSError: disk gone"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (RuntimeError("two\nlines"), "RuntimeError: two lines"),
+        (StopIteration(), "StopIteration"),
+    ],
+)
+@pytest.mark.parametrize("side", ["generated", "reference"])
+def test_a_row_that_raises_is_a_sample_that_cannot_be_read(
+    error: Exception, said: str, side: str
+) -> None:
+    sets = {"generated": Rows(list(NOISE)), "reference": Rows(list(NOISE[::-1]))}
+    sets[side] = Raising(list(NOISE), {11: error})
+    line = f"{side}[11] cannot be read: {said}; mend or remove it"
+
+    def run(**more: Any) -> Any:
+        return gm.evaluate(
+            sets["generated"],
+            reference=sets["reference"],
+            metrics="fd-lite",
+            device="cpu",
+            cache=False,
+            **more,
+        )
+
+    with pytest.raises(InputError, match=re.escape(line)) as caught:
+        run()
+    assert "\n" not in str(caught.value)
+    report = run(on_error="skip")
+    assert [failure.reason for failure in report.failures] == [line]
+    assert report["fd-lite"].n == (11 if side == "generated" else 12)
+
+
+def test_bytes_that_are_no_picture_in_a_hugging_face_column_are_named() -> None:
+    datasets = pytest.importorskip("datasets")
+    buffer = io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(buffer, "PNG")
+    rows = [{"bytes": data, "path": None} for data in (b"xx", buffer.getvalue())]
+    features = datasets.Features({"image": datasets.Image()})
+    samples = read_samples(datasets.Dataset.from_dict({"image": rows}, features=features))
+    with pytest.raises(InputError, match=r"images\[0\] cannot be read: UnidentifiedImageError: "):
+        samples[0].image.load()
+    assert (samples[1].image.load().pixels == PIXELS[0]).all()
+
+
+def test_a_first_row_that_raises_hides_no_data_set() -> None:
+    samples = read_samples(Raising(list(PIXELS), {0: OSError("gone")}))
+    assert [sample.id for sample in samples] == ["0", "1", "2"]
+    with pytest.raises(InputError, match=r"images\[0\] cannot be read: OSError: gone"):
+        samples[0].image.size()
+    nothing = Raising(list(PIXELS), dict.fromkeys(range(3), OSError("gone")))
+    with pytest.raises(
+        InputError, match=r"generated \(Raising of 3 images\) has no row .* OSError: gone; pass"
+    ):
+        list_samples(nothing, name="generated")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmetrics.core.errors import InputError, UsageError
+from genmetrics.samples.clips import FrameFolder
 from genmetrics.samples.kinds import HEAD, SUFFIXES, looks_like_picture
 from genmetrics.samples.listing import unique_ids, without_suffix
 from genmetrics.samples.media import FileMedia, SpanMedia
@@ -377,7 +378,8 @@ def test_a_manifest_by_id_finds_the_file_beside_it(tmp_path):
         ("[1]", "line 1 holds a list"),
         ('{"prompt": "x"}', r"line 1 has no 'file' and no 'id' \(columns: prompt\)"),
         ('{"file": "a.png", "spec": {"x": NaN}}', "NaN is no JSON value"),
-        ('{"file": "a.png", "spec": 3}', "expected a JSON object"),
+        ('{"file": "a.png", "spec": 3}', "'spec' is 3; expected a JSON object or list"),
+        ('{"file": "a.png", "spec": "red"}', "'spec' is 'red'; expected a JSON object or list"),
         ('{"file": "a.png", "spec": "{"}', "'spec' is not JSON"),
         ('{"file": ["a.png"]}', "expected text"),
         ('{"file": "a.png", "prompt": 1.5}', "'prompt' is 1.5; expected text"),
@@ -488,3 +490,32 @@ def test_geneval_with_no_image_at_all_says_so(tmp_path):
     geneval(tmp_path, images=0)
     with pytest.raises(InputError, match="holds no images: every samples/ folder is empty"):
         read_samples(tmp_path, allow_missing=True)
+
+
+# -- folders of clips ------------------------------------------------------------------------------
+
+
+def test_two_frames_of_one_name_are_refused_by_name(tmp_path):
+    clip = fill(tmp_path / "clip", "0.png", "0.jpg", "1.png")
+    found = FrameFolder(str(clip))
+    for read in (found.frames, found.digest, found.size):
+        with pytest.raises(InputError, match=r"clip holds '0\.jpg', '0\.png', frames of one name"):
+            read()
+    (clip / "0.jpg").unlink()
+    assert len(list(found.frames())) == 2
+
+
+def test_files_among_frames_that_are_no_pictures_are_counted(tmp_path):
+    for name in "ab":
+        folder = fill(tmp_path / name, "0.png")
+        (folder / "clip.mp4").write_bytes(b"")
+    path = tmp_path / "m.jsonl"
+    rows = [{"id": name, "video": name} for name in ("a", "b", "gone")]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert list_samples(path).notes(path) == (f"{path}: 2 files are not read as images (2 .mp4)",)
+
+
+def test_a_folder_of_clips_is_told_how_clips_are_given(tmp_path):
+    fill(tmp_path / "clips" / "a", "0.png")
+    with pytest.raises(InputError, match=r"pass --recursive, or, .* manifest with a column video"):
+        read_samples(tmp_path / "clips")

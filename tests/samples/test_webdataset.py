@@ -328,3 +328,14 @@ def test_flipped_bytes_of_shards_never_raise_anything_else(flips, cut, packed):
         except InputError as error:
             assert str(path) in str(error)
             assert "\n" not in str(error)
+
+
+def test_a_member_that_comes_twice_is_noted_with_its_shard(tmp_path):
+    shard = write_tar(tmp_path / "s.tar", "w", {"a.png": PNG, "a.txt": b"one", "b.png": PNG})
+    write_tar(shard, "a", {"a.txt": b"two"})
+    write_tar(tmp_path / "t.tar", "w", {"c.png": PNG, "c.txt": b"three"})
+    found = list_samples(tmp_path)
+    assert [sample.prompt for sample in found.samples] == ["two", None, "three"]
+    assert found.notes("set") == (
+        f"set: 1 name comes more than once ('{shard}!a.txt'); the last one counts",
+    )
