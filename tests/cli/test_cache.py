@@ -12,8 +12,8 @@ from tests.run.toys import ToySpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewedSpec(ToySpec):
-    view: str | None = None
+class CroppedSpec(ToySpec):
+    crop: str | None = None
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def test_rows_of_one_extractor_are_told_apart_by_their_choices(run, tmp_path):
 
 def test_choice_that_an_extractor_lacks_goes_unsaid(run, tmp_path):
     store = FeatureStore(tmp_path / "cache")
-    for spec in (ToySpec(), ViewedSpec(view="whole"), ViewedSpec(view=None)):
+    for spec in (ToySpec(), CroppedSpec(crop="whole"), CroppedSpec(crop=None)):
         store.write(spec, ["0" * 64], {"grid": np.ones((1, 4), np.float32)})
     _, out, _ = run("cache", "info", "--cache", tmp_path / "cache")
     rows = sorted(line.split("  ")[1] for line in out.splitlines() if " in 1 shard" in line)
-    assert rows == ["toy", "toy (view=None)", "toy (view=whole)"]
+    assert rows == ["toy", "toy (crop=None)", "toy (crop=whole)"]
 
 
 def test_an_address_is_no_cache(run):
