@@ -67,15 +67,23 @@ def info(cache: Folder = None, as_json: options.Json = False) -> None:
 
 
 def _differences(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each extractor, the choices in which those of its name differ: ``" (resize=clean)"``."""
+    """For each extractor, the choices in which those of its name differ: ``" (resize=clean)"``.
+
+    A choice that an extractor does not have goes unsaid.
+    """
     texts = []
     for spec in specs:
         kin = [other for other in specs if other.get("extractor") == spec.get("extractor")]
         keys = dict.fromkeys(key for other in kin for key in other)
-        own = [key for key in keys if any(other.get(key) != spec.get(key) for other in kin)]
-        choices = ", ".join(f"{key}={_brief(spec.get(key))}" for key in own)
+        apart = [key for key in keys if any(_choice(o, key) != _choice(spec, key) for o in kin)]
+        choices = ", ".join(f"{key}={_brief(spec[key])}" for key in apart if key in spec)
         texts.append(f" ({choices})" if choices else "")
     return texts
+
+
+def _choice(spec: Mapping[str, Any], key: str) -> tuple[Any, ...]:
+    """A choice, which may be None, or nothing where there is none to make."""
+    return (spec[key],) if key in spec else ()
 
 
 def _brief(value: object) -> str:

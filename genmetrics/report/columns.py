@@ -34,10 +34,19 @@ class Skipped(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Name the file and the reason; most reasons begin with the file."""
+        """Name the file, the reason and the model, each once: most reasons name them already."""
         name = self.path or self.id
         text = self.reason if name in self.reason else f"{name}: {self.reason}"
-        return text if self.model is None else f"{text} ({self.model})"
+        named = self.model is None or self.model in self.reason.replace(name, "")
+        return text if named else f"{text} ({self.model})"
+
+    @property
+    def cause(self) -> str:
+        """The reason alone, where the file and the model stand beside it."""
+        text = self.reason
+        for known in (self.path or self.id, self.model):
+            text = text.removeprefix(f"{known}: ")
+        return text
 
 
 class Samples(Mapping[str, Row]):

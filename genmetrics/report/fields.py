@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genmetrics.core.errors import InputError
+from genmetrics.core.errors import InputError, shown
 
 _NEEDED: Any = object()
 
@@ -31,9 +31,9 @@ class Fields:
 
     def fault(self, place: str, value: Any, expected: str) -> InputError:
         """The error that says what is where, and what should be."""
-        shown = "missing" if value is _NEEDED else f"{value!r:.60}"
+        found = "missing" if value is _NEEDED else f"{value!r:.60}"
         where = f"{self.file}: {place}" if place else self.file
-        return InputError(f"{where} is {shown}; expected {expected}: {self.fix}")
+        return InputError(f"{where} is {found}; expected {expected}: {self.fix}")
 
     def wrong(self, key: str, expected: str) -> InputError:
         """The error about one field."""
@@ -117,6 +117,20 @@ def as_number(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
+
+
+def refuse_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object; of a key that comes twice nobody knows which value is meant.
+
+    Raises:
+        ValueError: Names the key.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in found if keys.count(key) > 1)
+        raise ValueError(f"it holds the key {shown(twice)!r} twice")
+    return found
 
 
 def put_back(not_finite: Mapping[str, Any], value: Any) -> str | None:

@@ -307,7 +307,7 @@ def _skipped(title: str, skipped: Sequence[Skipped]) -> str:
             f"<code>{_text(each.path or each.id)}</code>",
             *([f"<code>{_text(each.model)}</code>"] if by_model else []),
             _text(each.side),
-            _text(shortened(each.reason, 500)),
+            _text(shortened(each.cause, 500)),
         )
         for each in skipped[:_LISTED]
     ]

@@ -10,13 +10,16 @@ from typing import Any, Literal, NoReturn
 
 from genmetrics import __version__
 from genmetrics.core.errors import InputError
+from genmetrics.core.protocol import fingerprint_of
 from genmetrics.core.result import VALUE, Interval, Result
 from genmetrics.report.columns import SCHEMA, Skipped
 from genmetrics.report.document import digest_of
-from genmetrics.report.fields import Fields, as_number, put_back
+from genmetrics.report.fields import Fields, as_number, put_back, refuse_twice
 from genmetrics.report.sample_file import Columns, SampleFile
+from genmetrics.report.text import printable
 
 _FIX = "the file is damaged or was changed, run again"
+_LISTED = 10  # runs that a message names
 _FAMILY, NEWEST = "genmetrics.results", int(SCHEMA.rpartition("/")[2])
 
 
@@ -25,9 +28,8 @@ def read_parts(folder: Path) -> dict[str, Any]:
     results, lines = folder / "results.json", folder / "samples.jsonl"
     for path in (results, lines):
         if not path.is_file():
-            raise InputError(
-                f"{folder} holds no {path.name}; pass a folder that `genmetrics eval --out` wrote"
-            )
+            fix = _runs_in(folder) or "pass a folder that `genmetrics eval --out` wrote"
+            raise InputError(f"{folder} holds no {path.name}; {fix}")
     version, document = _read_document(results)
     entries = document.object("metrics").each()
     samples = SampleFile({key: _columns(entry, version) for key, entry in entries.items()}, version)
@@ -40,7 +42,7 @@ def read_parts(folder: Path) -> dict[str, Any]:
         "name": document.text_or_none("name"),
         "schema": document.text("schema"),
         "inputs": {name: each.values for name, each in document.object("inputs").each().items()},
-        "asked": _asked(document),
+        "asked": _asked(document, entries),
         "skipped": tuple(map(_skipped, skipped)),
         "missing": document.texts("missing", []),
         "conversions": _counts(document.object("conversions", {})),
@@ -52,10 +54,22 @@ def read_parts(folder: Path) -> dict[str, Any]:
     }
 
 
+def _runs_in(folder: Path) -> str | None:
+    """Say which runs lie in a folder, as those of several sets do; None where there are none."""
+    names = sorted(printable(path.parent.name) for path in folder.glob("*/results.json"))
+    if len(names) < 2:
+        return f"it holds the run {names[0]}: load that" if names else None
+    named, left = names[:_LISTED], len(names) - _LISTED
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if left <= 0 else ", ".join(named)
+    more = f" and {left:,} more" if left > 0 else ""
+    return f"it holds the runs {listed}{more}: load one of them"
+
+
 def _read_document(path: Path) -> tuple[int, Fields]:
     """Return the version of the schema, and the document with NaN and infinities in it again."""
     try:
-        value = json.loads(path.read_bytes(), parse_constant=_refuse)
+        text = path.read_bytes()
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=refuse_twice)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from error
     except (ValueError, RecursionError) as error:
@@ -119,26 +133,41 @@ def _result(key: str, entry: Fields, samples: SampleFile) -> Result:
         id=entry.text("id", key),
         value=_value(entry, status, reason),
         interval=_interval(entry),
-        n=entry.count("n"),
+        n=_n(entry, len(samples.ids)),
         n_reference=entry.count("n_reference"),
         higher_is_better=entry.flag("higher_is_better"),
         parts=_parts(entry.object("parts")),
-        intervals={
-            name: found
-            for name, each in entry.object("intervals", {}).each().items()
-            if (found := _interval(each)) is not None
-        },
+        intervals=_intervals(entry),
         status=_status(entry, status),
         reason=reason,
         warnings=entry.texts("warnings"),
         protocol=entry.object("protocol").values,
-        fingerprint=entry.text("fingerprint"),
+        fingerprint=_fingerprint(entry),
         per_sample=samples.column(key),
         sample_parts=samples.parts(key),
         details=samples.details(key),
         groups=samples.labels(key, "groups"),
         clusters=samples.labels(key, "clusters"),
     )
+
+
+def _n(entry: Fields, samples: int) -> int:
+    n = entry.count("n")
+    if n > samples:
+        raise entry.wrong("n", f"at most {samples}, which samples.jsonl has")
+    return n
+
+
+def _fingerprint(entry: Fields) -> str:
+    """The fingerprint, which must be that of the protocol beside it."""
+    said = entry.text("fingerprint")
+    try:
+        made = fingerprint_of(entry.object("protocol").values)
+    except ValueError:
+        raise entry.wrong("protocol", "finite numbers alone") from None
+    if said != made:
+        raise entry.wrong("fingerprint", f"{made[:15]}..., which its protocol has")
+    return said
 
 
 Status = Literal["ok", "unavailable", "failed"]
@@ -171,7 +200,19 @@ def _interval(entry: Fields) -> Interval | None:
     bounds = [as_number(each) for each in entry.list("interval")]
     if len(bounds) != 2 or bounds[0] is None or bounds[1] is None:
         raise entry.wrong("interval", "two numbers")
+    if bounds[0] > bounds[1]:
+        raise entry.wrong("interval", "the lower number first")
     return Interval(bounds[0], bounds[1], entry.number("level"))
+
+
+def _intervals(entry: Fields) -> dict[str, Interval]:
+    """The intervals of parts, each of a part that is there."""
+    intervals, parts = entry.object("intervals", {}), entry.object("parts").values
+    for name in intervals.values:
+        if name not in parts:
+            raise intervals.wrong(name, "the interval of one of the parts")
+    found = {name: _interval(each) for name, each in intervals.each().items()}
+    return {name: interval for name, interval in found.items() if interval is not None}
 
 
 def _parts(parts: Fields) -> dict[str, float]:
@@ -192,8 +233,11 @@ def _skipped(entry: Fields) -> Skipped:
     )
 
 
-def _asked(document: Fields) -> Mapping[str, str]:
+def _asked(document: Fields, entries: Mapping[str, Fields]) -> Mapping[str, str]:
     asked = document.object("asked", {})
+    for name in asked.values:
+        if asked.text(name) not in entries:
+            raise asked.wrong(name, "a key of metrics")
     return {name: asked.text(name) for name in asked.values}
 
 

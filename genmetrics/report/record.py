@@ -62,6 +62,12 @@ class RunRecord:
         values = ", ".join(f"{name}={result.value}" for name, result in self.metrics.items())
         return f"RunRecord({values})"
 
+    @property
+    def ok(self) -> bool:
+        """Whether every metric has a value and nothing was skipped or missing."""
+        complete = not self.skipped and not self.missing
+        return complete and all(r.status == "ok" for r in self.metrics.values())
+
     @classmethod
     def of(cls, report: Any, *, command: Mapping[str, Any] | None = None) -> RunRecord:
         """Record a run just made.
@@ -100,7 +106,8 @@ class RunRecord:
         """Read a run back from results.json and samples.jsonl alone.
 
         Raises:
-            InputError: They are missing, damaged, newer than this version, or of different runs.
+            InputError: They are missing, damaged, newer than this version, of different runs, or
+                contradict themselves.
         """
         return cls(**read_parts(Path(directory).expanduser()))
 

@@ -14,7 +14,7 @@ import numpy as np
 from genmetrics.core.errors import InputError
 from genmetrics.core.result import RESERVED, VALUE, PerSample
 from genmetrics.report.columns import Labels, Samples
-from genmetrics.report.fields import as_number, put_back
+from genmetrics.report.fields import as_number, put_back, refuse_twice
 
 _FIX = "the file is damaged or was changed, run again"
 _NAN = math.nan
@@ -64,7 +64,7 @@ class SampleFile:
         Raises:
             InputError: A line is cut off, is no object, or has other fields than it should.
         """
-        decode = json.JSONDecoder(parse_constant=_refuse).decode
+        decode = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=refuse_twice).decode
         number = 0
         try:
             with path.open(encoding="utf-8", newline="\n") as file:

@@ -141,9 +141,9 @@ def _notes(record: RunRecord, width: int) -> Iterator[Line]:
         mark = f" {i:>2}  "
         for wrapped in _wrap(text, width, " " * len(mark), first=mark):
             yield Line(wrapped)
-    for noun, names in _left_out(record).items():
+    for (noun, of), names in _left_out(record).items():
         if names:
-            text = f"{counted(len(names), noun)}: {listing(names)}"
+            text = f"{counted(len(names), noun)}{of}: {listing(names)}"
             for wrapped in _wrap(text, width, "     ", first=" "):
                 yield Line(wrapped, "yellow")
     for note in record.notes:
@@ -157,12 +157,13 @@ def _notes(record: RunRecord, width: int) -> Iterator[Line]:
         yield Line(f" {runtime}", "dim")
 
 
-def _left_out(record: RunRecord) -> dict[str, Sequence[str]]:
-    """What was left out, by its noun."""
+def _left_out(record: RunRecord) -> dict[tuple[str, str], Sequence[str]]:
+    """What was left out, by its noun and what stands behind it."""
+    partly = [each.line for each in record.skipped if each.model is not None]
     return {
-        "skipped sample": [each.line for each in record.skipped if each.model is None],
-        "failure of one model": [each.line for each in record.skipped if each.model is not None],
-        "missing partner": record.missing,
+        ("skipped sample", ""): [each.line for each in record.skipped if each.model is None],
+        ("failure", " of one model"): partly,
+        ("missing partner", ""): record.missing,
     }
 
 

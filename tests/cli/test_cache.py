@@ -1,6 +1,7 @@
 import json
 import os
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,6 +9,11 @@ import pytest
 from genmetrics.run.store import FeatureStore
 from tests.cli.test_main import one_line
 from tests.run.toys import ToySpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class CroppedSpec(ToySpec):
+    crop: str | None = None
 
 
 @pytest.fixture
@@ -61,6 +67,15 @@ def test_rows_of_one_extractor_are_told_apart_by_their_choices(run, tmp_path):
     _, out, _ = run("cache", "info", "--cache", tmp_path / "cache", "--json")
     faults = [row["spec"]["fault"] for row in json.loads(out)["extractors"]]
     assert sorted(faults) == ["", "", "x"]
+
+
+def test_choice_that_an_extractor_lacks_goes_unsaid(run, tmp_path):
+    store = FeatureStore(tmp_path / "cache")
+    for spec in (ToySpec(), CroppedSpec(crop="whole"), CroppedSpec(crop=None)):
+        store.write(spec, ["0" * 64], {"grid": np.ones((1, 4), np.float32)})
+    _, out, _ = run("cache", "info", "--cache", tmp_path / "cache")
+    rows = sorted(line.split("  ")[1] for line in out.splitlines() if " in 1 shard" in line)
+    assert rows == ["toy", "toy (crop=None)", "toy (crop=whole)"]
 
 
 def test_an_address_is_no_cache(run):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from genmetrics.core.errors import InputError
+from genmetrics.core.protocol import fingerprint_of
 from genmetrics.core.result import Interval, Result
 from genmetrics.core.sample import Decoded, Sample
 from genmetrics.report.record import RunRecord
@@ -78,11 +79,12 @@ class Picture:
 
 
 def result(name: str = "fid@clean", value: float | None = 441.18812, **fields: Any) -> Result:
+    protocol = {"metric": name, "mean": [1.5, 2]}
     given: dict[str, Any] = {
         "n": 384,
         "higher_is_better": False,
-        "protocol": {"metric": name, "mean": [1.5, 2]},
-        "fingerprint": "sha256:" + "3fa9c1d2" * 8,
+        "protocol": protocol,
+        "fingerprint": fingerprint_of(protocol),
         **fields,
     }
     return Result(id=name, value=value, **given)

@@ -80,7 +80,7 @@ def test_page_says_what_the_report_knows():
         "± 11.02",
         "lower is better",
         "n=384 is below the feature dimension 2048",
-        "3fa9c1d2",
+        "e40b15e9",
         "430.12",
         "gen/bad.png is cut short",
         "gone_7",

@@ -20,6 +20,7 @@ from genmetrics.report.files import write_report
 from genmetrics.report.html import page
 from genmetrics.report.record import RunRecord
 from genmetrics.report.table import render
+from tests.report import fakes
 from tests.report.fakes import (
     HOSTILE,
     Failure,
@@ -27,13 +28,20 @@ from tests.report.fakes import (
     Who,
     failure,
     record,
-    result,
     samples,
     samples_in,
-    typical,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run-1"
+
+
+def result(name, value=441.18812, **fields):
+    """A result of no more samples than a record in here has."""
+    return fakes.result(name, value, **{"n": 0, **fields})
+
+
+def typical():
+    return {name: replace(result, n=6) for name, result in fakes.typical().items()}
 
 
 def everything(folder=None):
@@ -321,9 +329,14 @@ def drop_line(folder):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
 
 
-def entry(folder, name, **changes):
+def twice(path, key):
+    path.write_text(path.read_text().replace(key, f'{key}"first", {key}', 1))
+
+
+def entry(folder, name, odd=(), **changes):
     path = folder / "results.json"
     found = json.loads(path.read_text())
+    found["not_finite"] |= dict(odd)
     found["metrics"][name] |= changes
     path.write_text(json.dumps(found))
 
@@ -351,7 +364,43 @@ DAMAGE = {
     ),
     "status": (lambda f: entry(f, "geneval", status="fine"), "expected ok, unavailable or failed"),
     "n": (lambda f: entry(f, "geneval", n=-1), "a whole number of at least 0"),
+    "n of more": (
+        lambda f: entry(f, "geneval", n=8),
+        "metrics.geneval.n is 8; expected at most 7, which samples.jsonl has",
+    ),
     "interval": (lambda f: entry(f, "geneval", interval=[1]), "expected two numbers"),
+    "interval from above": (
+        lambda f: entry(f, "geneval", interval=[0.7, 0.5]),
+        r"geneval.interval is \[0.7, 0.5\]; expected the lower number first",
+    ),
+    "interval of a part from above": (
+        lambda f: entry(f, "geneval", intervals={"task/color": {"interval": [1, 0], "level": 0.9}}),
+        r"geneval.intervals.task/color.interval is \[1, 0\]; expected the lower number",
+    ),
+    "interval of no part": (
+        lambda f: entry(f, "geneval", intervals={"task": {"interval": [0, 1], "level": 0.9}}),
+        "geneval.intervals.task is .*; expected the interval of one of the parts",
+    ),
+    "asked": (
+        lambda f: changed(f, asked={"kid": "kid@other"}),
+        "asked.kid is 'kid@other'; expected a key of metrics",
+    ),
+    "protocol": (
+        lambda f: entry(f, "geneval", protocol={"metric": "geneval"}),
+        "geneval.fingerprint is 'sha256:.*; expected sha256:.*, which its protocol has",
+    ),
+    "protocol with infinity": (
+        lambda f: entry(f, "psnr", protocol={"x": None}, odd={"/metrics/psnr/protocol/x": "inf"}),
+        "psnr.protocol is {'x': inf}; expected finite numbers alone",
+    ),
+    "key twice": (
+        lambda f: twice(f / "results.json", '"created": '),
+        "results.json is not strict JSON: it holds the key 'created' twice",
+    ),
+    "key twice in a line": (
+        lambda f: twice(f / "samples.jsonl", '"path": '),
+        "samples.jsonl line 1: it holds the key 'path' twice",
+    ),
     "gone": (lambda f: entry(f, "geneval", fingerprint=None), "fingerprint is None"),
     "torn line": (drop_newline, "samples.jsonl line 7: it is cut off"),
     "one line less": (drop_line, "tells of 7 samples and samples.jsonl has 6, not the same ones"),
@@ -387,6 +436,32 @@ def test_folder_that_is_not_there_is_refused(tmp_path):
         RunRecord.load(tmp_path / "nowhere")
 
 
+def test_folder_of_several_runs_names_them(tmp_path):
+    write_report(everything(), tmp_path / "theirs")
+    with pytest.raises(InputError, match="results.json; it holds the run theirs: load that$"):
+        RunRecord.load(tmp_path)
+    write_report(everything(), tmp_path / "mine")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="it holds the runs mine and theirs: load one of them$"):
+        RunRecord.load(tmp_path)
+
+
+def test_one_of_very_many_runs_is_asked_for_in_one_short_line(tmp_path):
+    for i in range(12):
+        (tmp_path / f"run-{i:02}").mkdir()
+        (tmp_path / f"run-{i:02}" / "results.json").touch()
+    with pytest.raises(InputError, match=r"run-09 and 2 more: load one of them$"):
+        RunRecord.load(tmp_path)
+
+
+def test_record_is_ok_when_its_report_is(tmp_path):
+    whole = {"x": result("x", 1.0, per_sample={"img_0": 1.0})}
+    assert saved(record(whole), tmp_path).ok
+    assert not record(whole, failures=(failure(),)).ok
+    assert not record(whole, missing=("a",)).ok
+    assert not record(typical()).ok
+
+
 def test_files_of_two_runs_are_told_apart(tmp_path):
     for name, count in (("a", 3), ("b", 4)):
         one = {"x": result("x", per_sample={"img_0": 1.0})}
@@ -396,6 +471,19 @@ def test_files_of_two_runs_are_told_apart(tmp_path):
         RunRecord.load(tmp_path / "a")
 
 
-def test_model_that_failed_is_named_in_the_table():
-    made = render(record(failures=(failure("img_1", "b.png")._replace(model="judge"),)))
-    assert "1 failure of one model: b.png is cut short (judge)" in made
+def test_model_that_failed_is_named_once_in_the_table():
+    failures = (
+        failure("img_1", "judge.png")._replace(model="judge"),
+        Failure(failure("img_2", "b.png").who, "b.png: judge: RuntimeError: no", "judge"),
+    )
+    made = render(record(failures=failures[:1]))
+    assert "1 failure of one model: judge.png is cut short (judge)" in made
+    made = render(record(failures=failures))
+    assert "2 failures of one model: judge.png is cut short (judge); b.png: judge: Run" in made
+    assert made.count("judge: ") == 1
+
+
+def test_page_says_file_and_model_beside_the_reason_not_in_it():
+    who = failure("img_2", "b.png").who
+    made = page(record(failures=(Failure(who, "b.png: judge: RuntimeError: no", "judge"),)))
+    assert "<td>RuntimeError: no</td>" in made
