@@ -52,8 +52,8 @@ def _growth(run: str, counts: Sequence[int], measured: Sequence[Measurement]) ->
         what=f"{run} of {counts[-1]:,} tiny images against {counts[0]:,}, on one core",
         medians=walls,
         note=f"walls, from the plan to the report, grow by n^{told:.2f} under a load of up to"
-        f" {max(m.load for m in measured):.1f}; processor time an image {each} µs; peak memory of the"
-        f" process {peaks} MiB; measured once",
+        f" {max(m.load for m in measured):.1f}; processor time an image {each} µs; peak memory"
+        f" of the process {peaks} MiB; measured once",
         verdict=Verdict(grown, f"n^{grown:.2f} of processor time", "at most n^1.05", grown <= 1.05),
     )
 

@@ -54,15 +54,6 @@ class FrameFolder:
         """
         return (media.load for media in self._media())
 
-<<<<<<< HEAD
-    def _media(self) -> tuple[FileMedia, ...]:
-        """Return the frames, listed once: each knows by its digest whether it was changed since."""
-        if not self._frames:
-            object.__setattr__(self, "_frames", self._list())
-        return self._frames
-
-    def _list(self) -> tuple[FileMedia, ...]:
-=======
     def ignored(self) -> Counter[str]:
         """Count the files of the folder that are no frames, by kind; no frame is opened."""
         try:
@@ -70,17 +61,19 @@ class FrameFolder:
         except InputError:
             return Counter()  # it fails by name when its frames are read
 
-    def _media(self) -> list[FileMedia]:
->>>>>>> w-samples2
+    def _media(self) -> tuple[FileMedia, ...]:
+        """Return the frames, listed once: each knows by its digest whether it was changed since."""
+        if not self._frames:
+            object.__setattr__(self, "_frames", self._list())
+        return self._frames
+
+    def _list(self) -> tuple[FileMedia, ...]:
         folder = Path(self.path)
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder of frames; check the path")
         listing = list_folder(folder)
         if not listing.images:
             raise no_images(folder, listing.seen)
-<<<<<<< HEAD
-        return tuple(FileMedia(media.name) for _, media in listing.images)
-=======
         stems = Counter(without_suffix(name) for name, _ in listing.images)
         if len(stems) < len(listing.images):
             same = [name for name, _ in listing.images if stems[without_suffix(name)] > 1]
@@ -88,5 +81,4 @@ class FrameFolder:
                 f"{folder} holds {quoted(same)}, frames of one name in several formats; keep one"
                 " of each"
             )
-        return [FileMedia(media.name) for _, media in listing.images]
->>>>>>> w-samples2
+        return tuple(FileMedia(media.name) for _, media in listing.images)
