@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -26,7 +27,11 @@ TRACEBACK = "GENMETRICS_TRACEBACK"
 
 
 FAULTS = (Exception, SystemExit)
-"""What the code of a model or plug-in may raise; an exit would end the run without a word."""
+"""What the code of a model or plug-in may raise; an exit would end the run without a word.
+
+The exit of a signal's handler, which Python raises in whatever runs just then, is none of theirs:
+:func:`failure_of` raises it again.
+"""
 
 
 class Keeper:
@@ -90,12 +95,23 @@ def _failure(who: Who, reason: str, spec: ExtractorSpec, *, answered: bool = Tru
     return Failure(who, reason, spec.fingerprint, spec.extractor, answered)
 
 
+def _pass_on_a_signal(error: BaseException) -> None:
+    """Raise an exit again where a signal's handler raised it: it is meant for the whole process."""
+    if not isinstance(error, SystemExit):
+        return
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
+    if any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
+
+
 def failure_of(who: Who, error: BaseException, spec: ExtractorSpec | None = None) -> Failure:
     """Note what a sample met: in an extractor, or before any could read it.
 
     An error that nobody foresaw is told in one line too, with its kind; ``GENMETRICS_TRACEBACK`` in
-    the environment shows where it came from.
+    the environment shows where it came from. The exit of a signal's handler is raised again.
     """
+    _pass_on_a_signal(error)
     reason = " ".join(str(error).split())
     raised = not isinstance(error, GenmetricsError)
     if raised:

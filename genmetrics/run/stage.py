@@ -216,6 +216,8 @@ class Stage:
         Raises:
             ModelError: None fails by itself, so what the batch ``met`` is the fault of no sample.
         """
+        first, last = prepared[0].who, prepared[-1].who
+        told = failure_of(first, met, self.jobs[i].spec).reason if met is not None else ""
         kept, pieces = [], []
         for one in prepared:
             try:
@@ -226,11 +228,9 @@ class Stage:
                 if self.how.on_error == "fail":
                     break  # one culprit is enough to end the run
         if met is not None and len(kept) == len(prepared):
-            ids = [one.who.sample.id for one in (prepared[0], prepared[-1])]
-            told = failure_of(prepared[0].who, met, self.jobs[i].spec).reason
             raise ModelError(
-                f"{told}; it failed for the batch of {len(kept)} samples from {ids[0]!r} to"
-                f" {ids[1]!r}, and for none of them alone: run again"
+                f"{told}; it failed for the batch of {len(kept)} samples from {first.sample.id!r}"
+                f" to {last.sample.id!r}, and for none of them alone: run again"
             ) from met
         return kept, concatenate(pieces) if pieces else {}
 

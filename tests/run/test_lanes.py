@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import math
+import signal
+import sys
 
 import numpy as np
 import pytest
@@ -236,6 +238,24 @@ def test_an_exit_in_a_plug_in_is_a_failure_and_no_end(asked, monkeypatch, lane):
     metric = Opinion("small", SmallSpec) if lane is SmallSpec else Stars()
     with pytest.raises(ModelError, match="SystemExit: 0"):
         run(asked, metric)
+
+
+def test_an_exit_of_a_signal_in_a_forward_ends_the_process(asked, monkeypatch):
+    """A training job's handler of SIGTERM calls sys.exit: no sample is to blame."""
+
+    def end(number, frame):
+        sys.exit(128 + number)
+
+    def forward(self, prepared):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Large, "forward", forward)
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            run(asked, Opinion("small", SmallSpec))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_details_are_of_all_samples_and_plain(asked, monkeypatch):

@@ -144,9 +144,9 @@ def test_a_rank_is_killed_while_values_are_exchanged_or_all_is_done(job, tmp_pat
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:
-    """A disk that holds one shard, where this process may mount one."""
+    """A disk that holds what the extractor is or a shard, not both, where one may be mounted."""
     folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
@@ -194,7 +194,7 @@ def test_an_unexpected_error_on_rank_1(job, tmp_path, capsys):
     assert line.startswith("genmetrics: error: rank 1: ")
     assert ".png: toy: RuntimeError: surprise; it failed for the batch of 4 samples" in line
     assert "in failing" in end.stderr  # rank 1 shows where
-    require_resume(tmp_path, job, capsys)
+    require_resume(tmp_path, job, capsys, alone=BATCH)  # in search of the one at fault
 
 
 @pytest.mark.slow

@@ -154,10 +154,19 @@ def fresh(folder: Path, job: list[str]) -> list[str]:
     return [str(folder / "fresh") if word == str(folder / "cache") else word for word in job]
 
 
-def require_resume(folder: Path, job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What the broken run kept and the rest give the bits of a run that never failed."""
+def require_resume(
+    folder: Path, job: list[str], capsys: pytest.CaptureFixture[str], alone: int = 0
+) -> None:
+    """What the broken run kept and the rest give the bits of a run that never failed.
+
+    Args:
+        folder: Where the log of forwards is.
+        job: The run.
+        capsys: What catches its output.
+        alone: How many samples the broken run tried by themselves.
+    """
     before = forwards(folder)
-    assert 0 < before <= COUNT // BATCH
+    assert 0 < before <= COUNT // BATCH + alone
     assert main(job) == 0
     resumed = capsys.readouterr().out
     # a rank that was killed loses the batch it computed, and the one under way to the disk
