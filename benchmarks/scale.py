@@ -43,7 +43,8 @@ def exponent(counts: Sequence[int], seconds: Sequence[float]) -> float:
 def _growth(run: str, counts: Sequence[int], measured: Sequence[Measurement]) -> Row:
     walls = {f"{n} images": m.output["seconds"] for n, m in zip(counts, measured, strict=True)}
     # of processor time, because one measurement of so long a run meets other work of the machine
-    grown = exponent(counts, [m.cpu for m in measured])
+    spent = [n * m.output["microseconds"] for n, m in zip(counts, measured, strict=True)]
+    grown = exponent(counts, spent)
     told = exponent(counts, list(walls.values()))
     peaks = ", ".join(f"{m.peak_mib:,.0f}" for m in measured)
     each = ", ".join(f"{m.output['microseconds']:.0f}" for m in measured)
