@@ -62,7 +62,7 @@ def fail(what: str) -> None:
     elif what == "hold":  # unlike CDLL, PyDLL keeps Python's lock while the function runs
         ctypes.PyDLL(None).usleep(int(PAUSE * 1e6))
     elif what == "sleep":
-        time.sleep(PAUSE)
+        time.sleep(3600)  # whoever waits for this one waits too long
     elif what in ("SIGINT", "SIGTERM"):
         Lost(getattr(signal, what))
     elif what == "exit":

@@ -14,7 +14,7 @@ from genmetrics.cli.main import main
 from genmetrics.core.device import cores
 
 from .conftest import write_images
-from .worlds import COUNT, SOON, a_job, run, started  # noqa: F401
+from .worlds import COUNT, a_job, run, started  # noqa: F401
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -34,7 +34,6 @@ def test_ranks_with_other_arguments(tmp_path, options, said):
     write_images(tmp_path / "gen", COUNT)
     plain = ["eval", str(tmp_path / "gen"), "--device", "cpu", "--no-cache", "-q"]
     end = run(tmp_path, "processes", *plain, *options)
-    assert end.seconds < SOON
     assert end.codes == [2]
     assert said in end.stderr
 
